@@ -1,0 +1,1 @@
+"""The domain: plan, identity, ledger rules, column contract. No I/O, no driver, no Dagster."""

@@ -1,0 +1,350 @@
+"""Every error the product raises on purpose: a class an error, its code, exit code and next step.
+
+Exit codes: 0 done; 1 ran and did not succeed; 2 refused before anything was touched;
+3 somebody else holds the campaign; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, at one place.
+
+    Attributes:
+        path: Where: a manifest path (`sink.strategy.unique_key`) or an object's name (`landing.orders.amount`).
+        problem: What was found, in one sentence.
+        advice: What to do about it.
+    """
+
+    path: str
+    problem: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.problem}" if self.path else self.problem
+        return f"{text} → {self.advice}" if self.advice else text
+
+
+class DponeError(Exception):
+    """Base of all errors; carries every finding at once, so that one run shows all that is wrong."""
+
+    code: ClassVar[str] = "DPONE_ERROR"
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+    next_step: ClassVar[str] = "Run `dpone backfill doctor` with the manifest."
+
+    def __init__(self, message: str, *, findings: Sequence[Finding] = (), next_step: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.findings = tuple(findings)
+        self.advice = next_step or self.next_step
+
+    def __str__(self) -> str:
+        lines = [f"{self.code}: {self.message}", *(f"  - {finding}" for finding in self.findings)]
+        return "\n".join([*lines, f"  next: {self.advice}"])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.findings, self.advice))
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as plain data, for `--format json` and for Dagster metadata."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "findings": [{"path": f.path, "problem": f.problem, "advice": f.advice} for f in self.findings],
+            "next_step": self.advice,
+            "retryable": self.retryable,
+        }
+
+
+def _rebuild(kind: type[DponeError], message: str, findings: tuple[Finding, ...], advice: str) -> DponeError:
+    return kind(message, findings=findings, next_step=advice)
+
+
+class Refused(DponeError):
+    """Refused before anything was touched: no source row was read and nothing was created."""
+
+    exit_code = 2
+
+
+class ManifestInvalid(Refused):
+    """The manifest does not fit the contract: unknown key, wrong value, or a combination that is not supported."""
+
+    code = "MANIFEST_INVALID"
+    next_step = "Correct the manifest at the named paths; `dpone manifest schema` prints the JSON Schema."
+
+
+class TooManyChunks(Refused):
+    """The chunk window yields more chunks than `max_chunks` (or the hard limit of 1,000,000) allows."""
+
+    code = "TOO_MANY_CHUNKS"
+    next_step = "Increase `chunk.step` or `max_chunks`."
+
+
+class ConnectionMissing(Refused):
+    """A `connection_ref` has no URL: neither `DPONE_CONNECTION_<REF>` nor the connections file names it."""
+
+    code = "CONNECTION_MISSING"
+    next_step = "Set DPONE_CONNECTION_<REF> to a URL, or name it in the file of DPONE_CONNECTIONS_FILE."
+
+
+class ConnectionInvalid(Refused):
+    """A connection URL cannot be used: wrong scheme, missing part, or a server kind the manifest does not want."""
+
+    code = "CONNECTION_INVALID"
+    next_step = "Correct the URL; docs/connections.md shows the form for each server."
+
+
+class DriverMissing(Refused):
+    """A driver that this route needs is not installed, or a library of the system that it needs is missing."""
+
+    code = "DRIVER_MISSING"
+    next_step = "Install the named package; `make setup` installs it where it may."
+
+
+class ServerUnreachable(Refused):
+    """The server did not answer or refused the login."""
+
+    code = "SERVER_UNREACHABLE"
+    next_step = "Check host, port, login and network; then run the same command again."
+
+
+class TableMissing(Refused):
+    """The source table does not exist, or the login cannot see it."""
+
+    code = "TABLE_MISSING"
+    next_step = "Check schema, name and SELECT right of the source login."
+
+
+class TargetNotProvisioned(Refused):
+    """The target table does not exist: it is created and reviewed by people, never by a campaign."""
+
+    code = "TARGET_NOT_PROVISIONED"
+    next_step = "Create the target table as reviewed, then run the same command again."
+
+
+class StateNotProvisioned(Refused):
+    """`state.provisioning: external` is set and the state tables are not there."""
+
+    code = "STATE_NOT_PROVISIONED"
+    next_step = "Create the state tables (docs/state.md has the script), or set `state.provisioning: auto`."
+
+
+class StateVersionNewer(Refused):
+    """The state tables were written by a newer program."""
+
+    code = "STATE_VERSION_NEWER"
+    next_step = "Upgrade dpone-dagster on this machine."
+
+
+class StateDomainSplit(Refused):
+    """State and target do not prove to be one transaction domain, so a receipt could not be atomic."""
+
+    code = "STATE_NOT_TARGET_ATOMIC"
+    next_step = "Let `state.connection_ref` name the sink's own server and database."
+
+
+class LockNotDistributed(Refused):
+    """Session locks do not hold on this connection (a transaction pooler is in between)."""
+
+    code = "LOCK_NOT_DISTRIBUTED"
+    next_step = "Connect to the server directly, or through a pooler in session mode."
+
+
+class KeyInvalid(Refused):
+    """The unique key is nullable or missing, or the chunk column is nullable or not part of the unique key."""
+
+    code = "KEY_INVALID"
+    next_step = "Declare a not-null unique key that contains the chunk column."
+
+
+class ColumnContractRefused(Refused):
+    """A source column has no exact home in the target."""
+
+    code = "COLUMN_CONTRACT_REFUSED"
+    next_step = "Change the target's type, or name a representation under `sink.columns`."
+
+
+class CatalogRefused(Refused):
+    """The live table has something that a swap would lose and that cannot be reproduced exactly."""
+
+    code = "CATALOG_REFUSED"
+    next_step = "Remove the named objects, or publish this table by a reviewed migration."
+
+
+class ShadowForeign(Refused):
+    """The shadow's name is taken by a table that this campaign does not own."""
+
+    code = "SHADOW_FOREIGN"
+    next_step = "Finish or drop the older campaign's shadow, or set `publication.artifact_scope: campaign`."
+
+
+class PlanDrift(Refused):
+    """The pinned campaign exists with another plan, configuration or column contract."""
+
+    code = "PLAN_DRIFT"
+    next_step = "Use a new `backfill_id`, or restore the manifest and the tables as they were."
+
+
+class SourceUnsuitable(Refused):
+    """The source object cannot be read by xmin (a view, a foreign table), or is not what the manifest says."""
+
+    code = "SOURCE_UNSUITABLE"
+    next_step = "Name an ordinary or partitioned table."
+
+
+class CampaignMissing(Refused):
+    """There is no campaign for this manifest yet."""
+
+    code = "CAMPAIGN_MISSING"
+    next_step = "Start it: `dpone backfill run MANIFEST --execute`."
+
+
+class CampaignCancelled(Refused):
+    """The campaign was cancelled; only `resume` takes it up again."""
+
+    code = "CAMPAIGN_CANCELLED"
+    next_step = "Take it up again: `dpone backfill resume MANIFEST`."
+
+
+class CampaignActive(DponeError):
+    """Another run holds the campaign."""
+
+    code = "CAMPAIGN_ACTIVE"
+    exit_code = 3
+    next_step = "Wait for the named run, or watch it: `dpone backfill status MANIFEST`."
+
+
+class ConnectionLost(DponeError):
+    """The connection broke; nothing that was in flight may be assumed done or undone."""
+
+    code = "CONNECTION_LOST"
+    retryable = True
+    next_step = "Check server and network, then `dpone backfill resume MANIFEST`."
+
+
+class OutcomeUnknown(DponeError):
+    """COMMIT was sent and its answer never came; only the receipt tells."""
+
+    code = "OUTCOME_UNKNOWN"
+    retryable = True
+    next_step = "`dpone backfill resume MANIFEST` reads the receipt under the lock and decides."
+
+
+class TransientFailure(DponeError):
+    """The server asked to try again: deadlock victim, serialization failure, lock time-out, shutting down."""
+
+    code = "TRANSIENT_FAILURE"
+    retryable = True
+    next_step = "`dpone backfill resume MANIFEST`."
+
+
+class LeaseLost(DponeError):
+    """This worker no longer owns its chunk: its lock or its epoch is gone. Nothing of the try was kept."""
+
+    code = "LEASE_LOST"
+    next_step = "Nothing to repair: another worker owns the chunk. `dpone backfill status MANIFEST` shows it."
+
+
+class CatalogDrift(DponeError):
+    """The source or the shadow no longer looks as it did at prepare; nothing was loaded."""
+
+    code = "CATALOG_DRIFT"
+    next_step = "Undo the change, then `dpone backfill resume MANIFEST`; or start a new campaign."
+
+
+class SourceChanged(DponeError):
+    """The source server is not the one the anchor was taken on, or it lags behind the anchor."""
+
+    code = "SOURCE_CHANGED"
+    next_step = "Point the connection at the original server, or start a new campaign."
+
+
+class ReceiptMismatch(DponeError):
+    """A receipt is there that does not belong to this plan; it is never taken for a replay."""
+
+    code = "RECEIPT_MISMATCH"
+    next_step = "Do not edit state tables; start a new campaign with a new `backfill_id`."
+
+
+class ValueNotRepresentable(DponeError):
+    """A value has no exact home in the target column; nothing of the chunk was kept."""
+
+    code = "VALUE_NOT_REPRESENTABLE"
+    next_step = "Correct the source row, or set `on_bad_value: null` for the column under `sink.columns`."
+
+
+class CountMismatch(DponeError):
+    """Extracted and loaded rows of a chunk differ; nothing of the chunk was kept."""
+
+    code = "COUNT_MISMATCH"
+    next_step = "`dpone backfill resume MANIFEST`; if it comes back, look for triggers on the shadow."
+
+
+class ChunkFailed(DponeError):
+    """One chunk or more did not load; the others are committed and stay."""
+
+    code = "CHUNK_FAILED"
+    next_step = "Mend the cause, then `dpone backfill resume MANIFEST`."
+
+
+class ValidationBlocked(DponeError):
+    """The shadow is not proven equal to what was read; the live table is untouched."""
+
+    code = "VALIDATION_BLOCKED"
+    next_step = "Mend the cause, then `dpone backfill resume MANIFEST`."
+
+
+class PublicationBlocked(DponeError):
+    """The swap could not be made now; the live table is untouched and nothing has to be reloaded."""
+
+    code = "PUBLICATION_BLOCKED"
+    next_step = "End the named blocker, then `dpone backfill resume MANIFEST`."
+
+
+class GenerationStale(DponeError):
+    """The live table is no longer the generation this campaign was prepared against."""
+
+    code = "GENERATION_STALE"
+    next_step = "Start a new campaign with a new `backfill_id` against the present live table."
+
+
+class HandoffRefused(DponeError):
+    """The handoff cannot be bound: it names another source or target, or another publication owns the head."""
+
+    code = "HANDOFF_REFUSED"
+    next_step = "Use the `handoff_id` of this source and target, or a new one."
+
+
+class HandoffMissing(DponeError):
+    """No handoff is committed for the live generation, so increments have nothing to start from."""
+
+    code = "HANDOFF_MISSING"
+    next_step = "Finish the campaign: `dpone backfill resume MANIFEST`."
+
+
+class IncrementRefused(DponeError):
+    """The increment cannot be exact from the stored watermark; nothing was changed."""
+
+    code = "INCREMENT_REFUSED"
+    next_step = "Start a new initial campaign with a new `backfill_id`."
+
+
+class StoppedByPeer(DponeError):
+    """A chunk failed elsewhere in this campaign, so this lane claims no more."""
+
+    code = "STOPPED"
+    next_step = "Mend the failed chunk's cause, then `dpone backfill resume MANIFEST`."
+
+
+class Interrupted(DponeError):
+    """The run was told to stop; the chunk in hand was rolled back or is committed, never half."""
+
+    code = "INTERRUPTED"
+    exit_code = 130
+    next_step = "`dpone backfill resume MANIFEST`."

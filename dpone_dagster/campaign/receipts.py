@@ -1,0 +1,91 @@
+"""Receipts: the only proof that something happened in the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class ChunkReceipt:
+    """Written in the transaction that wrote the chunk's rows. `(run_key, chunk_index)` is its primary key.
+
+    Attributes:
+        run_key: The campaign.
+        chunk_index: The chunk.
+        receipt_id: Stable public id.
+        plan_hash: The plan it belongs to.
+        contract_hash: The column contract it belongs to.
+        binding: SHA-256 over the chunk's own range and projection.
+        epoch: Of the claim that wrote it.
+        rows: Rows inserted, proven equal to rows extracted.
+        bytes: Bytes moved.
+        nulled: Values set to NULL by `on_bad_value: null`, a column.
+        key_digest: Order-free digest of the chunk's keys where asked for.
+        committed_at: By the target server's clock.
+    """
+
+    run_key: str
+    chunk_index: int
+    receipt_id: str
+    plan_hash: str
+    contract_hash: str
+    binding: str
+    epoch: int
+    rows: int
+    bytes: int = 0
+    nulled: Mapping[str, int] = field(default_factory=dict)
+    key_digest: str | None = None
+    committed_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ReceiptTotals:
+    """Sums over a campaign's receipts."""
+
+    receipts: int
+    rows: int
+    foreign: int  # receipts whose plan or contract hash is not the campaign's
+
+
+@dataclass(frozen=True)
+class PublicationReceipt:
+    """Written in the transaction that swapped the tables.
+
+    Attributes:
+        receipt_id: Stable public id.
+        target: `schema.table`.
+        sequence: Position in the target's history, from 1; unique a target, so history cannot fork.
+        kind: A publication or the rollback of one.
+        run_key: The campaign.
+        generation: UUID of the table that is live since.
+        predecessor_receipt: Receipt of the publication before, None for the first.
+        live_object_id: Object id of the table that is live since.
+        backup: Name of the table that was live before.
+        expected_rows: Sum of the chunk receipts.
+        actual_rows: Exact count of the shadow.
+        object_contract_sha256: Catalog contract that both tables had.
+        head: `pending` until the handoff closes it, then `closed`.
+        handoff_id: The handoff that has to close it, None where none is owed.
+        published_at: By the target server's clock.
+        approved_by: Who approved it (rollback only).
+    """
+
+    receipt_id: str
+    target: str
+    sequence: int
+    kind: Literal["publish", "rollback"]
+    run_key: str
+    generation: str
+    predecessor_receipt: str | None
+    live_object_id: int
+    backup: str
+    expected_rows: int
+    actual_rows: int
+    object_contract_sha256: str
+    head: Literal["pending", "closed"]
+    handoff_id: str | None
+    published_at: datetime | None = None
+    approved_by: str | None = None

@@ -1,0 +1,125 @@
+"""The campaign as the engine sees it: a manifest with every default and override resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dpone_dagster.campaign.contract import ColumnContract, ColumnOption
+from dpone_dagster.campaign.identity import run_key_of, sha256_of
+from dpone_dagster.campaign.names import TableRef, backup_name, shadow_name
+from dpone_dagster.campaign.plan import ChunkSpec, Plan
+
+RetryPolicy = Literal["non_committed", "failed_only"]
+HARD_CHUNK_LIMIT = 1_000_000
+
+
+@dataclass(frozen=True)
+class StatePolicy:
+    """Where the campaign's state lives and who creates its tables."""
+
+    schema: str
+    connection_ref: str
+    provisioning: Literal["auto", "external"] = "auto"
+
+
+@dataclass(frozen=True)
+class PublicationPolicy:
+    """How the loaded rows become visible."""
+
+    mode: Literal["shadow_swap"] = "shadow_swap"
+    artifact_scope: Literal["stable", "campaign"] = "stable"
+
+
+@dataclass(frozen=True)
+class IncrementPolicy:
+    """The increments after the handoff.
+
+    Attributes:
+        cron: When they run; None for by hand only.
+        timezone: Of the cron, an IANA name.
+        reconcile_deletes: When keys are reconciled. `never` still runs the first one.
+        delete_mode: Only `hard` so far.
+        max_delete_fraction: Stops before deleting more than this part of the target's rows.
+        max_delete_rows: Stops before deleting more rows than this; None for no such bound.
+    """
+
+    cron: str | None = None
+    timezone: str = "UTC"
+    reconcile_deletes: Literal["first", "always", "never"] = "first"
+    max_delete_fraction: float = 0.2
+    max_delete_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class CampaignSpec:
+    """Everything that the use cases need to know of one manifest. Holds no secret."""
+
+    dataset: str
+    backfill_id: str | None
+    source_ref: str
+    source: TableRef
+    source_columns: tuple[str, ...] | None
+    sink_type: Literal["postgres", "mssql"]
+    sink_ref: str
+    target: TableRef
+    column_options: Mapping[str, ColumnOption]
+    unique_key: tuple[str, ...]
+    chunk: ChunkSpec
+    state: StatePolicy
+    lanes: int = 1
+    max_partitions: int = 2_000
+    retry_policy: RetryPolicy = "non_committed"
+    on_chunk_failure: Literal["stop", "continue"] = "stop"
+    drain_timeout_seconds: int = 300
+    publication: PublicationPolicy = field(default_factory=PublicationPolicy)
+    allow_empty: bool = False
+    handoff_id: str | None = None
+    increment: IncrementPolicy = field(default_factory=IncrementPolicy)
+    owners: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run_key(self) -> str:
+        """The campaign's identity."""
+        return run_key_of(self.dataset, self.backfill_id, self.chunk.as_dict())
+
+    @property
+    def plan(self) -> Plan:
+        """The immutable chunks."""
+        return Plan(self.chunk)
+
+    @property
+    def shadow(self) -> TableRef:
+        """The campaign's own table beside the live one."""
+        return self.target.sibling(shadow_name(self.target, self.run_key, self.publication.artifact_scope))
+
+    @property
+    def backup(self) -> TableRef:
+        """What the live table is called after the swap."""
+        return self.target.sibling(backup_name(self.target, self.run_key))
+
+    def plan_hash(self, contract: ColumnContract) -> str:
+        """What is loaded: chunks, source, target, key and columns."""
+        return sha256_of(
+            {
+                "chunk": self.chunk.as_dict(),
+                "source": str(self.source),
+                "target": str(self.target),
+                "unique_key": list(self.unique_key),
+                "contract": contract.sha256,
+            }
+        )
+
+    def config_hash(self, contract: ColumnContract) -> str:
+        """How it is loaded. Lanes and retry policy are left out: they change nothing about the result."""
+        return sha256_of(
+            {
+                "plan": self.plan_hash(contract),
+                "publication": {"mode": self.publication.mode, "artifact_scope": self.publication.artifact_scope},
+                "allow_empty": self.allow_empty,
+                "handoff_id": self.handoff_id,
+                "state_schema": self.state.schema,
+            }
+        )

@@ -1,0 +1,614 @@
+"""What the engine asks of a source and a target. Each docstring states what an adapter guarantees.
+
+A `Target` is one connection. Its parts (`fence`, `ledger`, `tables`, `publications`, `changes`) work on that one
+connection, so that a session lock, the rows and their receipt always belong to the same server session.
+Every method may raise `ConnectionLost`, `TransientFailure` or `Interrupted`; adapters translate driver errors
+once, by explicit error number, and an unknown one is permanent (`DponeError`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from dpone_dagster.campaign.contract import Column, ColumnContract
+from dpone_dagster.campaign.errors import DponeError, Finding
+from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Claim, Holder, Phase, Worker
+from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.campaign.plan import Chunk, Plan
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt, ReceiptTotals
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint, SourceIdentity
+
+Wire = Literal["pgcopy", "arrow"]
+
+
+# ---------------------------------------------------------------- source
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """The source object as its catalog has it.
+
+    Attributes:
+        kind: `table`, `partitioned`, `view`, `foreign`, `matview`.
+        columns: In catalog order, generated columns included, dropped ones not.
+        digest: SHA-256 over the catalog of the columns that are read; what `read_chunk` compares.
+    """
+
+    table: TableRef
+    kind: str
+    columns: tuple[Column, ...]
+    digest: str
+
+
+@dataclass(frozen=True)
+class ChunkRead:
+    """One chunk to read.
+
+    Attributes:
+        table: The source table.
+        chunk: The range.
+        chunk_column: Its column in the source.
+        contract: Projection, guards and key.
+        source_digest: The catalog digest that must still hold.
+        anchor: The server must be the anchor's and not lag behind it; None where the source has no xmin.
+        digest_key: Hexadecimal secret for key digests in error messages.
+        wire: The form the target takes.
+        label: Goes into the statement's comment: run and chunk.
+    """
+
+    table: TableRef
+    chunk: Chunk
+    chunk_column: str
+    contract: ColumnContract
+    source_digest: str
+    anchor: Anchor | None
+    digest_key: str
+    wire: Wire
+    label: str
+
+
+class RowStream(Protocol):
+    """Rows of one read, in batches, once. `rows` and `bytes` are final after the last batch."""
+
+    wire: Wire
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    @property
+    def rows(self) -> int:
+        """Rows that the source says it sent."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that passed."""
+        ...
+
+
+@dataclass(frozen=True)
+class KeyBucket:
+    """Order-free digest over the keys of one bucket: count and sum, so that multiplicity counts.
+
+    The bucket of a key is `first 16 bits of SHA-256(canonical key text) mod buckets`; `total` is the sum of the
+    following 60 bits as an exact integer, in decimal. Both sides compute the same from the same canonical key text.
+    """
+
+    bucket: int
+    keys: int
+    total: str
+
+
+@dataclass(frozen=True)
+class ChangeRead:
+    """The rows to read for one increment."""
+
+    table: TableRef
+    contract: ColumnContract
+    source_digest: str
+    since: Anchor
+    digest_key: str
+    wire: Wire
+    label: str
+
+
+class ChangeSnapshot(Protocol):
+    """One REPEATABLE READ snapshot of the source: the next anchor, changed rows and keys all belong to it."""
+
+    @property
+    def anchor(self) -> Anchor:
+        """Where the next increment starts: this snapshot's xmin, taken before any row was read."""
+        ...
+
+    def changed_rows(self) -> RowStream:
+        """Rows whose xmin lies in [since, snapshot xmax), by modular comparison."""
+        ...
+
+    def key_buckets(self, buckets: int) -> list[KeyBucket]:
+        """Digest of all keys, a bucket each; empty buckets are left out."""
+        ...
+
+    def keys(self, buckets: int, wanted: Sequence[int]) -> RowStream:
+        """The key columns of all rows of the wanted buckets, cast as in the contract."""
+        ...
+
+    def rows_by_key(self, buckets: int, wanted: Sequence[int]) -> RowStream:
+        """All contract columns of all rows of the wanted buckets."""
+        ...
+
+
+class Source(Protocol):
+    """One connection to the source server. Reads only."""
+
+    def identity(self) -> SourceIdentity:
+        """Which server this is."""
+        ...
+
+    def describe(self, table: TableRef, columns: tuple[str, ...] | None) -> SourceTable:
+        """Read the catalog; no row is read.
+
+        Raises:
+            TableMissing: The table is not there, or a wanted column is not.
+        """
+        ...
+
+    def capture_anchor(self) -> Anchor:
+        """The xmin anchor, now. Every transaction below it has finished."""
+        ...
+
+    def read_chunk(self, read: ChunkRead) -> AbstractContextManager[RowStream]:
+        """Open one chunk: REPEATABLE READ, ACCESS SHARE lock, catalog digest, server proof, then one COPY.
+
+        Raises:
+            CatalogDrift: The catalog digest differs.
+            SourceChanged: Another cluster or timeline, or a snapshot older than the anchor.
+            ValueNotRepresentable: While iterating: a guard fired, with column, reason and key digest.
+        """
+        ...
+
+    def read_changes(self, read: ChangeRead) -> AbstractContextManager[ChangeSnapshot]:
+        """Open one increment's snapshot, with the same proofs as `read_chunk`.
+
+        Raises:
+            CatalogDrift, SourceChanged: As for `read_chunk`.
+            IncrementRefused: The watermark is too old for 32-bit xmins, or ahead of the server's counter.
+        """
+        ...
+
+    def count_outside(self, table: TableRef, chunk_column: str, plan: Plan) -> int:
+        """Rows whose chunk column is NULL or outside the plan's range (for `doctor`)."""
+        ...
+
+    def content_digest(self, table: TableRef, contract: ColumnContract) -> str:
+        """`<rows>:<sum>`: order-free digest over all contract columns, comparable with the target's."""
+        ...
+
+    def cancel(self) -> None:
+        """Cut the statement in flight; safe from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; never raises."""
+        ...
+
+
+# ---------------------------------------------------------------- target
+
+
+@dataclass(frozen=True)
+class TargetTable:
+    """The live table or a shadow as its catalog has it.
+
+    Attributes:
+        object_id: Object id on the server.
+        columns: In catalog order.
+        contract: Everything that a swap must reproduce, as canonical plain data, free of names that must differ.
+        sha256: `object_contract_sha256` over `contract`.
+        findings: What a swap would lose and that cannot be reproduced; all at once.
+        unique_keys: Column sets that a not-deferrable unique index without predicate enforces.
+        rows_exist: Whether there is at least one row.
+    """
+
+    table: TableRef
+    object_id: int
+    columns: tuple[Column, ...]
+    contract: Mapping[str, object]
+    sha256: str
+    findings: tuple[Finding, ...]
+    unique_keys: tuple[tuple[str, ...], ...]
+    rows_exist: bool
+
+
+@dataclass(frozen=True)
+class ShadowHandle:
+    """A shadow that this campaign owns: its object id and the digest of its loadable catalog."""
+
+    object_id: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class ChunkWrite:
+    """What `write_chunk` needs besides claim and rows."""
+
+    shadow: TableRef
+    shadow_object_id: int
+    shadow_digest: str
+    contract: ColumnContract
+    plan_hash: str
+    binding: str
+
+
+@dataclass(frozen=True)
+class KeyQuality:
+    """NULLs and duplicates of the unique key, as the target's own collation sees them."""
+
+    null_keys: int
+    duplicate_keys: int
+
+
+@dataclass(frozen=True)
+class ChunkSelection:
+    """Chunk indexes a run may claim: half-open, sorted, disjoint ranges."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def all(cls, chunk_count: int) -> ChunkSelection:
+        """Every chunk of the plan."""
+        return cls(((0, chunk_count),))
+
+    @property
+    def count(self) -> int:
+        """How many chunks are selected."""
+        return sum(stop - start for start, stop in self.ranges)
+
+
+class Fence(Protocol):
+    """Application locks. Every return code is read; a lock that is not held is never assumed."""
+
+    def lock_campaign(self, run_key: str, mode: Literal["shared", "exclusive"], wait_seconds: float) -> bool:
+        """Take the campaign's session lock, or return False after the wait (at most 5 s for exclusive)."""
+        ...
+
+    def unlock_campaign(self, run_key: str, mode: Literal["shared", "exclusive"]) -> None:
+        """Release it.
+
+        Raises:
+            LeaseLost: It was not held.
+        """
+        ...
+
+    def try_lock_chunk(self, run_key: str, chunk_index: int) -> bool:
+        """Take the chunk's session lock now, or return False."""
+        ...
+
+    def unlock_chunk(self, run_key: str, chunk_index: int) -> None:
+        """Release it.
+
+        Raises:
+            LeaseLost: It was not held.
+        """
+        ...
+
+    def lock_target(self, target: TableRef, wait_seconds: float) -> None:
+        """Inside a transaction: the target's lock, until its end.
+
+        Raises:
+            PublicationBlocked: Not free within the wait; names the holder.
+        """
+        ...
+
+    def lock_publication(self, target: TableRef, wait_seconds: float) -> None:
+        """Inside a transaction, after `lock_target`: the publication lock, until its end."""
+        ...
+
+    def holders(self, run_key: str) -> list[Holder]:
+        """Sessions that hold the campaign's lock or, by the ledger's running chunks, a chunk's lock."""
+        ...
+
+    def prove_session_locks(self, other: Fence) -> None:
+        """Prove by trying that a lock of this session keeps another session out, across transactions.
+
+        Raises:
+            LockNotDistributed: It does not (a transaction pooler, a shared session).
+        """
+        ...
+
+
+class Ledger(Protocol):
+    """Campaign, chunk and receipt rows. Every move is one compare-and-set with a checked row count."""
+
+    def provisioned(self) -> bool:
+        """Whether the state tables are there, at a version this program can use.
+
+        Raises:
+            StateVersionNewer: A newer program made them.
+        """
+        ...
+
+    def provision(self) -> None:
+        """Create or upgrade the state tables, idempotently, under a lock."""
+        ...
+
+    def campaign(self, run_key: str, *, lock: bool = False) -> CampaignRecord | None:
+        """Read the committed campaign row; `lock` keeps it until the transaction ends."""
+        ...
+
+    def create(self, record: CampaignRecord, plan: Plan) -> None:
+        """Insert the campaign and all its chunks, in constant memory, in the caller's transaction."""
+        ...
+
+    def move(self, run_key: str, old: frozenset[Phase], new: Phase, **changes: object) -> bool:
+        """CAS on the phase; `changes` are further `CampaignRecord` fields. False if the phase was not in `old`.
+
+        A move to `published` also requires that no cancel is recorded.
+        """
+        ...
+
+    def set_stop(self, run_key: str, reason: str | None) -> None:
+        """Set (or, with None, clear) the stop token."""
+        ...
+
+    def cancel(self, run_key: str, reason: str, requested_by: str) -> bool:
+        """Record a cancel and move to `cancelled`; False if published already."""
+        ...
+
+    def candidates(
+        self, run_key: str, worker: Worker, selection: ChunkSelection, *, failed_only: bool, limit: int
+    ) -> list[ChunkRecord]:
+        """Chunks this worker might claim: pending, failed (not in this very run), lease_expired, and running ones of
+        others (their lock decides); spread by lane number."""
+        ...
+
+    def claim(self, run_key: str, seen: ChunkRecord, worker: Worker) -> Claim | None:
+        """CAS (state, epoch) as seen → running, epoch + 1, if the campaign's phase allows loading. The chunk's lock
+        must be held by this session. None if somebody was faster or the phase does not allow it.
+        """
+        ...
+
+    def renew(self, claim: Claim) -> bool:
+        """Extend the lease by 90 s; False if the epoch is no longer ours."""
+        ...
+
+    def complete(self, claim: Claim, receipt: ChunkReceipt, seconds: float) -> bool:
+        """CAS running → committed; False if the epoch is no longer ours."""
+        ...
+
+    def fail(self, claim: Claim, error: DponeError, *, stop: bool) -> bool:
+        """CAS running → failed with code and message; with `stop` also set the campaign's stop token."""
+        ...
+
+    def give_back(self, claim: Claim) -> bool:
+        """CAS running → pending: nothing was written and nobody is to blame (an interrupt)."""
+        ...
+
+    def progress(self, run_key: str, selection: ChunkSelection | None = None) -> Progress:
+        """Counters, aggregated by the server."""
+        ...
+
+    def chunks(self, run_key: str, selection: ChunkSelection, *, only: Sequence[str] = ()) -> list[ChunkRecord]:
+        """Chunk rows of the selection in these effective states (all if empty), by index."""
+        ...
+
+    def receipt(self, run_key: str, chunk_index: int) -> ChunkReceipt | None:
+        """The committed receipt of a chunk; final if the chunk's lock is held."""
+        ...
+
+    def receipt_totals(self, record: CampaignRecord) -> ReceiptTotals:
+        """Sums over all receipts of the campaign."""
+        ...
+
+    def start_load(self, load_id: str, dataset: str, kind: str, run_id: str) -> None:
+        """Open a row in `__dpone__loads`."""
+        ...
+
+    def finish_load(self, load_id: str, status: str, facts: Mapping[str, object]) -> None:
+        """Close it."""
+        ...
+
+    def record_step(self, load_id: str, step: str, status: str, seconds: float, facts: Mapping[str, object]) -> None:
+        """Append a row to `__dpone__load_steps`."""
+        ...
+
+
+class Tables(Protocol):
+    """The target's user tables: catalog, shadow, rows, swap."""
+
+    def describe(self, table: TableRef) -> TargetTable | None:
+        """Read the exact catalog in one go; None if the table is not there."""
+        ...
+
+    def create_shadow(self, live: TargetTable, shadow: TableRef, run_key: str) -> ShadowHandle:
+        """Create the loadable shadow from the live catalog, marked as owned by `run_key`, in the caller's transaction.
+
+        Raises:
+            ShadowForeign: The name is taken.
+        """
+        ...
+
+    def shadow_owner(self, shadow: TableRef) -> str | None:
+        """The run key that owns the table of this name; None if there is no table; "" if it is nobody's shadow."""
+        ...
+
+    def write_chunk(self, claim: Claim, write: ChunkWrite, stream: RowStream) -> ChunkReceipt:
+        """Append the chunk and its receipt in one transaction of this session.
+
+        The receipt is inserted first, and only if the chunk row has our epoch and this session holds the chunk's and
+        the campaign's lock. Extracted and inserted rows are proven equal before COMMIT.
+
+        Raises:
+            LeaseLost: Lock or epoch is not ours any more.
+            ReceiptMismatch: A receipt is there already; probe it.
+            CatalogDrift: The shadow is not the one of prepare.
+            CountMismatch: Extracted and inserted rows differ.
+            OutcomeUnknown: COMMIT was sent and not answered.
+        """
+        ...
+
+    def count(self, table: TableRef) -> int:
+        """Exact number of rows."""
+        ...
+
+    def key_quality(self, table: TableRef, key: tuple[str, ...]) -> KeyQuality:
+        """NULL and duplicate keys."""
+        ...
+
+    def build_indexes(self, shadow: TableRef, live: TargetTable) -> None:
+        """Build every index and key of the live table that the shadow lacks; idempotent."""
+        ...
+
+    def seal(self, shadow: TableRef) -> int | None:
+        """Take the horizon that readers may not be older than at the swap; None where the server needs none."""
+        ...
+
+    def settle_horizon(self, shadow: TableRef, horizon: int | None) -> list[str]:
+        """Freeze the shadow and name the sessions that are still older than the horizon; empty = may be swapped."""
+        ...
+
+    def lock_for_swap(self, live: TableRef, shadow: TableRef, wait_seconds: float) -> None:
+        """Inside a transaction: lock the shadow, then the live table, against everybody.
+
+        Raises:
+            PublicationBlocked: Not within the wait; names the blocker.
+        """
+        ...
+
+    def swap(self, live: TargetTable, shadow: TargetTable, backup: TableRef) -> None:
+        """Inside a transaction, both locked: live → backup, shadow → live, with index and constraint names, owner,
+        grants and comments carried, so that every name on the live table is what it was."""
+        ...
+
+    def content_digest(self, table: TableRef, contract: ColumnContract) -> str:
+        """As `Source.content_digest`."""
+        ...
+
+
+class Publications(Protocol):
+    """Publication receipts and xmin checkpoints."""
+
+    def head(self, target: TableRef) -> PublicationReceipt | None:
+        """The latest receipt of the target."""
+        ...
+
+    def of_campaign(self, run_key: str) -> PublicationReceipt | None:
+        """The publication of a campaign, if it was made."""
+        ...
+
+    def record(self, receipt: PublicationReceipt) -> None:
+        """Insert, in the swap's transaction. The sequence's uniqueness keeps history from forking."""
+        ...
+
+    def close_head(self, receipt_id: str) -> bool:
+        """CAS head pending → closed; False if it was not the pending head."""
+        ...
+
+    def checkpoint(self, target: TableRef, generation: str) -> Checkpoint | None:
+        """The checkpoint of one generation."""
+        ...
+
+    def handoff_owner(self, handoff_id: str) -> tuple[str, str] | None:
+        """(source, target) that the handoff id was first used for."""
+        ...
+
+    def seed_checkpoint(self, checkpoint: Checkpoint, source: str) -> bool:
+        """Insert the first checkpoint of a generation; True also if the very same one is there already."""
+        ...
+
+    def advance_checkpoint(self, checkpoint: Checkpoint, to: Anchor, *, reconciled: bool) -> bool:
+        """CAS on the revision; never backwards."""
+        ...
+
+
+@dataclass(frozen=True)
+class StagedKeys:
+    """What a key comparison of the wanted buckets found."""
+
+    extra_in_target: int
+    missing_in_target: int
+
+
+@dataclass(frozen=True)
+class ChangeCounts:
+    """What one increment wrote."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+class Changes(Protocol):
+    """Stage and apply an increment, all inside the caller's one transaction."""
+
+    def stage_rows(self, target: TableRef, contract: ColumnContract, stream: RowStream) -> int:
+        """Load changed rows into a stage of this transaction; returns their number.
+
+        Raises:
+            ValidationBlocked: Duplicate keys in the stage.
+        """
+        ...
+
+    def key_buckets(self, target: TableRef, contract: ColumnContract, buckets: int) -> list[KeyBucket]:
+        """Digest of all target keys, as `ChangeSnapshot.key_buckets`."""
+        ...
+
+    def stage_keys(
+        self, target: TableRef, contract: ColumnContract, stream: RowStream, buckets: int, wanted: Sequence[int]
+    ) -> StagedKeys:
+        """Load the source's keys of the wanted buckets and compare them with the target's."""
+        ...
+
+    def delete_unmatched(self, target: TableRef, contract: ColumnContract) -> int:
+        """Delete target rows of the staged buckets whose key is not among the staged keys."""
+        ...
+
+    def upsert(self, target: TableRef, contract: ColumnContract) -> ChangeCounts:
+        """UPDATE … FROM the stage, then INSERT … WHERE NOT EXISTS."""
+        ...
+
+
+class Target(Protocol):
+    """One connection to the target server and what can be done on it."""
+
+    wire: Wire
+    fence: Fence
+    ledger: Ledger
+    tables: Tables
+    publications: Publications
+    changes: Changes
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """One transaction of this session: COMMIT at the end, ROLLBACK on any exception.
+
+        Raises:
+            OutcomeUnknown: COMMIT was sent and not answered.
+        """
+        ...
+
+    def domain(self) -> str:
+        """Server and database, as proven by the server: equal for connections of one transaction domain."""
+        ...
+
+    def cancel(self) -> None:
+        """Cut the statement in flight; safe from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection, which frees every lock of it; never raises."""
+        ...
+
+
+class Connector(Protocol):
+    """Opens connections for a campaign; `purpose` goes into the application name."""
+
+    def source(self, purpose: str) -> Source:
+        """A new source connection."""
+        ...
+
+    def target(self, purpose: str) -> Target:
+        """A new target connection."""
+        ...
