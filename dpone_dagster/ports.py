@@ -361,7 +361,8 @@ class Ledger(Protocol):
         self, run_key: str, worker: Worker, selection: ChunkSelection, *, failed_only: bool, limit: int
     ) -> list[ChunkRecord]:
         """Chunks this worker might claim: pending, failed (not in this very run), lease_expired, and running ones of
-        others (their lock decides); spread by lane number."""
+        others (their lock decides); spread by lane number.
+        """
         ...
 
     def claim(self, run_key: str, seen: ChunkRecord, worker: Worker) -> Claim | None:
@@ -479,7 +480,8 @@ class Tables(Protocol):
 
     def swap(self, live: TargetTable, shadow: TargetTable, backup: TableRef) -> None:
         """Inside a transaction, both locked: live → backup, shadow → live, with index and constraint names, owner,
-        grants and comments carried, so that every name on the live table is what it was."""
+        grants and comments carried, so that every name on the live table is what it was.
+        """
         ...
 
     def content_digest(self, table: TableRef, contract: ColumnContract) -> str:

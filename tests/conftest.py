@@ -1,0 +1,42 @@
+"""Servers and databases for all tests: real ones, started once a run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from demo.embedded import Embedded
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+    """One private PostgreSQL server for the whole run."""
+    server = Embedded(Path(tmp_path_factory.mktemp("pg")) / "data", keep=False)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def new_database(postgres: Embedded) -> Iterator[Callable[[str], str]]:
+    """Make fresh databases: `new_database("oltp")` returns a URL; all are dropped at the end of the test."""
+    made: list[str] = []
+
+    def make(label: str) -> str:
+        name = f"{label}_{next(_numbers)}"
+        made.append(name)
+        return postgres.recreate(name)
+
+    yield make
+    for name in made:
+        postgres.drop(name)
+
+
+@pytest.fixture
+def database(new_database: Callable[[str], str]) -> str:
+    """URL of one fresh database."""
+    return new_database("db")
