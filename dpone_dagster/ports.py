@@ -360,14 +360,16 @@ class Ledger(Protocol):
     def candidates(
         self, run_key: str, worker: Worker, selection: ChunkSelection, *, failed_only: bool, limit: int
     ) -> list[ChunkRecord]:
-        """Chunks this worker might claim: pending, failed (not in this very run), lease_expired, and running ones of
-        others (their lock decides); spread by lane number.
+        """Chunks this worker might claim, spread by lane number.
+
+        Pending, failed (not in this very run), lease_expired, and running ones of others: their lock decides.
         """
         ...
 
     def claim(self, run_key: str, seen: ChunkRecord, worker: Worker) -> Claim | None:
-        """CAS (state, epoch) as seen → running, epoch + 1, if the campaign's phase allows loading. The chunk's lock
-        must be held by this session. None if somebody was faster or the phase does not allow it.
+        """CAS (state, epoch) as seen → running, epoch + 1, if the campaign's phase allows loading.
+
+        The chunk's lock must be held by this session. None if somebody was faster or the campaign takes no claims.
         """
         ...
 
@@ -470,8 +472,8 @@ class Tables(Protocol):
         """Freeze the shadow and name the sessions that are still older than the horizon; empty = may be swapped."""
         ...
 
-    def lock_for_swap(self, live: TableRef, shadow: TableRef, wait_seconds: float) -> None:
-        """Inside a transaction: lock the shadow, then the live table, against everybody.
+    def lock_table(self, table: TableRef, wait_seconds: float) -> None:
+        """Inside a transaction: lock one table against everybody, until its end.
 
         Raises:
             PublicationBlocked: Not within the wait; names the blocker.
@@ -479,8 +481,13 @@ class Tables(Protocol):
         ...
 
     def swap(self, live: TargetTable, shadow: TargetTable, backup: TableRef) -> None:
-        """Inside a transaction, both locked: live → backup, shadow → live, with index and constraint names, owner,
-        grants and comments carried, so that every name on the live table is what it was.
+        """Inside a transaction, both locked: live → backup, shadow → live.
+
+        Index and constraint names, owner, grants and comments are carried, so that every name on the live table is
+        what it was; the new live is then read back and proven equal to the old one's contract.
+
+        Raises:
+            CatalogDrift: It is not equal.
         """
         ...
 
@@ -613,4 +620,8 @@ class Connector(Protocol):
 
     def target(self, purpose: str) -> Target:
         """A new target connection."""
+        ...
+
+    def state(self, purpose: str) -> Target:
+        """A new connection to where the state is said to live; it must prove to be the target's own domain."""
         ...

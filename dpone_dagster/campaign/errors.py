@@ -314,7 +314,7 @@ class GenerationStale(DponeError):
     next_step = "Start a new campaign with a new `backfill_id` against the present live table."
 
 
-class HandoffRefused(DponeError):
+class HandoffRefused(Refused):
     """The handoff cannot be bound: it names another source or target, or another publication owns the head."""
 
     code = "HANDOFF_REFUSED"

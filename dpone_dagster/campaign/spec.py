@@ -106,6 +106,7 @@ class CampaignSpec:
             {
                 "chunk": self.chunk.as_dict(),
                 "source": str(self.source),
+                "source_columns": None if self.source_columns is None else list(self.source_columns),
                 "target": str(self.target),
                 "unique_key": list(self.unique_key),
                 "contract": contract.sha256,
@@ -119,6 +120,9 @@ class CampaignSpec:
                 "plan": self.plan_hash(contract),
                 "publication": {"mode": self.publication.mode, "artifact_scope": self.publication.artifact_scope},
                 "allow_empty": self.allow_empty,
+                "columns": {
+                    name: [option.on_bad_value, option.representation] for name, option in self.column_options.items()
+                },
                 "handoff_id": self.handoff_id,
                 "state_schema": self.state.schema,
             }
