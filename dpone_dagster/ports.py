@@ -393,8 +393,10 @@ class Ledger(Protocol):
         """Counters, aggregated by the server."""
         ...
 
-    def chunks(self, run_key: str, selection: ChunkSelection, *, only: Sequence[str] = ()) -> list[ChunkRecord]:
-        """Chunk rows of the selection in these effective states (all if empty), by index."""
+    def chunks(
+        self, run_key: str, selection: ChunkSelection, *, only: Sequence[str] = (), limit: int | None = None
+    ) -> list[ChunkRecord]:
+        """Chunk rows of the selection in these effective states (all if empty), by index, at most `limit`."""
         ...
 
     def receipt(self, run_key: str, chunk_index: int) -> ChunkReceipt | None:
@@ -406,7 +408,7 @@ class Ledger(Protocol):
         ...
 
     def start_load(self, load_id: str, dataset: str, kind: str, run_id: str) -> None:
-        """Open a row in `__dpone__loads`."""
+        """Open a row in `__dpone__loads`, or leave the one that is there."""
         ...
 
     def finish_load(self, load_id: str, status: str, facts: Mapping[str, object]) -> None:
@@ -568,7 +570,10 @@ class Changes(Protocol):
     def stage_keys(
         self, target: TableRef, contract: ColumnContract, stream: RowStream, buckets: int, wanted: Sequence[int]
     ) -> StagedKeys:
-        """Load the source's keys of the wanted buckets and compare them with the target's."""
+        """Load the source's keys of the wanted buckets and compare them with the target's.
+
+        A key that is among the staged rows is not missing.
+        """
         ...
 
     def delete_unmatched(self, target: TableRef, contract: ColumnContract) -> int:

@@ -1,0 +1,62 @@
+"""Handoff: bind the anchor from before the first chunk to the publication, and close the publication's head."""
+
+from __future__ import annotations
+
+from dpone_dagster.campaign.errors import HandoffRefused
+from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.watermark import Checkpoint
+from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.prepare import prove_handoff_owner, source_name
+from dpone_dagster.engine.sessions import (
+    EXCLUSIVE_WAIT_SECONDS,
+    existing_campaign,
+    source_session,
+    target_session,
+)
+from dpone_dagster.ports import Connector
+
+
+def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Checkpoint | None:
+    """Seed the generation's checkpoint; from then on increments may run. Done twice, it is the same checkpoint.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connections.
+        run_id: The run on whose behalf, for the audit rows.
+
+    Returns:
+        The checkpoint, or None where the manifest asks for no handoff.
+
+    Raises:
+        HandoffRefused: Not published, another publication is live since, or the id belongs to another pair.
+    """
+    if spec.handoff_id is None:
+        return None
+    with target_session(connector, "handoff") as target, source_session(connector, "handoff") as source:
+        record = existing_campaign(spec, target)
+        receipt = target.publications.of_campaign(spec.run_key)
+        if receipt is None or record.anchor is None:
+            raise HandoffRefused(f"campaign {spec.dataset} is {record.phase}, not published")
+        prove_handoff_owner(spec, source, target)
+        seed = Checkpoint(
+            handoff_id=spec.handoff_id,
+            target=str(spec.target),
+            generation=receipt.generation,
+            publication_receipt=receipt.receipt_id,
+            anchor=record.anchor,
+            revision=1,
+            reconciled=False,
+        )
+        with audited(spec, target, run_id, "campaign", "handoff") as facts, target.transaction():
+            target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
+            head = target.publications.head(spec.target)
+            if head is None or head.receipt_id != receipt.receipt_id:
+                raise HandoffRefused(f"another publication of {spec.target} is live since")
+            if head.head == "pending":
+                if not target.publications.seed_checkpoint(seed, source_name(spec, source)):
+                    raise HandoffRefused(f"generation {seed.generation} has another checkpoint already")
+                target.publications.close_head(receipt.receipt_id)
+            target.ledger.move(spec.run_key, frozenset({Phase.PUBLISHED}), Phase.HANDOFF_COMMITTED)
+            facts.update(handoff_id=seed.handoff_id, generation=seed.generation)
+        return target.publications.checkpoint(spec.target, receipt.generation)

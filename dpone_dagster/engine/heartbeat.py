@@ -1,0 +1,131 @@
+"""The lane's second connection: renews the lease, reports progress, and cuts statements when the lane has to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from dpone_dagster.campaign.errors import DponeError, Interrupted
+from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, Claim
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.ports import Connector, Target
+
+_LOOK_SECONDS = 1.0
+_STOP_LOOK_SECONDS = 5.0
+
+
+class Cancellable(Protocol):
+    """What the heartbeat can cut from its own thread."""
+
+    def cancel(self) -> None:
+        """Cut the statement in flight."""
+        ...
+
+
+class Heartbeat:
+    """One thread on a connection of its own, which never touches data.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connection.
+        alive: Whether the lane's parent is alive.
+        report: Called with the campaign's progress at least every 30 s, from this thread.
+    """
+
+    def __init__(
+        self,
+        spec: CampaignSpec,
+        connector: Connector,
+        alive: Callable[[], bool],
+        report: Callable[[Progress], None],
+    ) -> None:
+        self._spec = spec
+        self._connector = connector
+        self._alive = alive
+        self._report = report
+        self._lock = threading.Lock()
+        self._claim: Claim | None = None
+        self._sessions: tuple[Cancellable, ...] = ()
+        self._done = threading.Event()
+        self._reason: str | None = None
+        self._thread = threading.Thread(target=self._run, name="dpone-heartbeat", daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join(timeout=10)
+
+    def watch(self, claim: Claim | None, *sessions: Cancellable) -> None:
+        """Renew this claim's lease from now on, and cut these sessions if the lane has to stop."""
+        with self._lock:
+            self._claim = claim
+            self._sessions = sessions
+
+    def check(self) -> None:
+        """Between batches and chunks: whether the lane may go on.
+
+        Raises:
+            Interrupted: The parent is gone, or the drain after a known failure has run out.
+        """
+        if self._reason is None and not self._alive():
+            self._reason = "the run that started this lane is gone"
+        if self._reason is not None:
+            raise Interrupted(self._reason)
+
+    def _run(self) -> None:
+        target: Target | None = None
+        renewed = looked = time.monotonic()
+        stopped_since: float | None = None
+        while not self._done.wait(_LOOK_SECONDS):
+            now = time.monotonic()
+            if not self._alive():
+                self._cut("the run that started this lane is gone")
+                continue
+            try:
+                target = target or self._connector.target("lease")
+                if now - renewed >= LEASE_RENEW_SECONDS:
+                    renewed = now
+                    self._renew(target)
+                if now - looked >= _STOP_LOOK_SECONDS:
+                    looked = now
+                    stopped_since = self._drain(target, stopped_since, now)
+            except DponeError:
+                # The lease is for people to see; a lost heartbeat must not end a lane whose locks hold.
+                if target is not None:
+                    target.close()
+                target = None
+        if target is not None:
+            target.close()
+
+    def _renew(self, target: Target) -> None:
+        with self._lock:
+            claim = self._claim
+        if claim is not None:
+            target.ledger.renew(claim)
+        self._report(target.ledger.progress(self._spec.run_key))
+
+    def _drain(self, target: Target, since: float | None, now: float) -> float | None:
+        """After a known failure or a cancel the chunk in hand gets the drain time, then its statements are cut."""
+        record = target.ledger.campaign(self._spec.run_key)
+        if record is None or (record.stop_reason is None and record.cancel_reason is None):
+            return None
+        since = now if since is None else since
+        if now - since >= self._spec.drain_timeout_seconds:
+            self._cut("the drain time after a stop has run out")
+        return since
+
+    def _cut(self, reason: str) -> None:
+        self._reason = reason
+        with self._lock:
+            sessions = self._sessions
+        for session in sessions:
+            session.cancel()

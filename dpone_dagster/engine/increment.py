@@ -1,0 +1,164 @@
+"""Increment: what changed in the source since the checkpoint, applied in one transaction with the new checkpoint."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from dpone_dagster.campaign.contract import ColumnContract
+from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffMissing
+from dpone_dagster.campaign.ledger import CampaignRecord
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint
+from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.reconcile import delete_vanished
+from dpone_dagster.engine.sessions import EXCLUSIVE_WAIT_SECONDS, source_session, target_session
+from dpone_dagster.ports import ChangeCounts, ChangeRead, ChangeSnapshot, Connector, Target
+
+
+@dataclass(frozen=True)
+class IncrementResult:
+    """What one increment did.
+
+    Attributes:
+        rows_read: Changed rows read from the source.
+        inserted: Rows new in the target.
+        updated: Rows replaced in the target.
+        deleted: Rows whose key had vanished from the source.
+        reconciled: Whether keys were compared.
+        anchor_from: Where it started.
+        anchor_to: Where the next one starts.
+        seconds: Duration.
+    """
+
+    rows_read: int
+    inserted: int
+    updated: int
+    deleted: int
+    reconciled: bool
+    anchor_from: Anchor
+    anchor_to: Anchor
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Gate:
+    """What an increment starts from; `reason` says why it may not."""
+
+    reason: str
+    record: CampaignRecord | None = None
+    checkpoint: Checkpoint | None = None
+
+
+def increment_gate(spec: CampaignSpec, connector: Connector) -> str | None:
+    """Why no increment may run now, or None if one may. Changes nothing.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connection.
+    """
+    with target_session(connector, "increment gate") as target:
+        return _gate(spec, target).reason or None
+
+
+def run_increment(spec: CampaignSpec, connector: Connector, run_id: str) -> IncrementResult:
+    """Read what changed since the checkpoint and apply it: stage, delete, update, insert, checkpoint, one transaction.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connections.
+        run_id: The run on whose behalf, for the audit rows.
+
+    Raises:
+        HandoffMissing: No handoff is committed for the live generation.
+        IncrementRefused: The watermark is too old or ahead of the source, or too many rows would be deleted.
+        CatalogDrift: The source changed since the campaign was prepared.
+        SourceChanged: The source is another server or timeline.
+    """
+    started = time.monotonic()
+    with target_session(connector, "increment") as target, source_session(connector, "increment") as source:
+        gate = _gate(spec, target)
+        if gate.record is None or gate.checkpoint is None:
+            raise HandoffMissing(gate.reason)
+        contract = ColumnContract.from_dict(gate.record.contract)
+        read = ChangeRead(
+            table=spec.source,
+            contract=contract,
+            source_digest=gate.record.source_digest,
+            since=gate.checkpoint.anchor,
+            digest_key=gate.record.digest_key,
+            wire=target.wire,
+            label=f"{gate.record.run_key[:12]} increment",
+        )
+        with (
+            audited(spec, target, run_id, "increment", "increment") as facts,
+            source.read_changes(read) as snapshot,
+            target.transaction(),
+        ):
+            applied = _apply(spec, target, contract, gate.checkpoint, snapshot)
+            facts.update(
+                inserted=applied.counts.inserted, updated=applied.counts.updated, deleted=applied.counts.deleted
+            )
+    counts = applied.counts
+    return IncrementResult(
+        rows_read=applied.rows_read,
+        inserted=counts.inserted,
+        updated=counts.updated,
+        deleted=counts.deleted,
+        reconciled=applied.reconciled,
+        anchor_from=gate.checkpoint.anchor,
+        anchor_to=applied.anchor,
+        seconds=time.monotonic() - started,
+    )
+
+
+@dataclass(frozen=True)
+class _Applied:
+    rows_read: int
+    counts: ChangeCounts
+    reconciled: bool
+    anchor: Anchor
+
+
+def _apply(
+    spec: CampaignSpec, target: Target, contract: ColumnContract, checkpoint: Checkpoint, snapshot: ChangeSnapshot
+) -> _Applied:
+    target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
+    again = _gate(spec, target)
+    if again.checkpoint != checkpoint:
+        raise GenerationStale(
+            again.reason or "another increment or publication came first", next_step="Run the increment again."
+        )
+    rows = target.changes.stage_rows(spec.target, contract, snapshot.changed_rows())
+    reconcile = not checkpoint.reconciled or spec.increment.reconcile_deletes == "always"
+    deleted = delete_vanished(spec, target, contract, snapshot) if reconcile else 0
+    counts = target.changes.upsert(spec.target, contract)
+    if not target.publications.advance_checkpoint(
+        checkpoint, snapshot.anchor, reconciled=reconcile or checkpoint.reconciled
+    ):
+        raise DponeError("the checkpoint was moved by somebody else under the target's lock")
+    return _Applied(
+        rows, ChangeCounts(counts.inserted, counts.updated, deleted, counts.facts), reconcile, snapshot.anchor
+    )
+
+
+def _gate(spec: CampaignSpec, target: Target) -> _Gate:
+    if spec.handoff_id is None:
+        return _Gate("the manifest asks for no xmin handoff")
+    if not target.ledger.provisioned():
+        return _Gate("no campaign was started yet")
+    head = target.publications.head(spec.target)
+    if head is None:
+        return _Gate(f"{spec.target} was not published by a campaign yet")
+    if head.head == "pending":
+        return _Gate(f"publication {head.receipt_id} waits for its handoff")
+    live = target.tables.describe(spec.target)
+    if live is None or live.object_id != head.live_object_id:
+        return _Gate(f"{spec.target} was replaced by hand since publication {head.receipt_id}")
+    checkpoint = target.publications.checkpoint(spec.target, head.generation)
+    record = target.ledger.campaign(head.run_key)
+    if checkpoint is None or record is None:
+        return _Gate(f"generation {head.generation} of {spec.target} has no checkpoint")
+    if checkpoint.handoff_id != spec.handoff_id:
+        return _Gate(f"the live generation belongs to handoff `{checkpoint.handoff_id}`")
+    return _Gate("", record, checkpoint)

@@ -1,0 +1,220 @@
+"""Look at a campaign without touching it: status for people and programs, doctor for the next action."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dpone_dagster.campaign.errors import DponeError, Finding
+from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Holder, Phase
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.receipts import PublicationReceipt
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.sessions import source_session, target_session
+from dpone_dagster.ports import ChunkSelection, Connector, Target
+
+_SHOWN_FAILURES = 20
+
+
+@dataclass(frozen=True)
+class CampaignStatus:
+    """Where a campaign stands.
+
+    Attributes:
+        spec: The campaign.
+        record: Its row, None if it was never prepared.
+        progress: Its counters.
+        publication: Its receipt, None if it is not published.
+        failed: Failed and expired chunks, at most 20.
+        holders: Sessions that hold a lock of it.
+    """
+
+    spec: CampaignSpec
+    record: CampaignRecord | None
+    progress: Progress
+    publication: PublicationReceipt | None = None
+    failed: tuple[ChunkRecord, ...] = ()
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def phase(self) -> Phase:
+        """The phase; `planned` if it was never prepared."""
+        return self.record.phase if self.record else Phase.PLANNED
+
+    @property
+    def recommended_action(self) -> str:
+        """The one thing to do next."""
+        return _recommend(self)
+
+    def as_dict(self) -> dict[str, object]:
+        """The public JSON of `dpone backfill status`."""
+        return {
+            "dataset": self.spec.dataset,
+            "backfill_id": self.spec.backfill_id,
+            "run_key": self.spec.run_key,
+            "phase": str(self.phase),
+            "stop_reason": self.record.stop_reason if self.record else None,
+            "cancel_reason": self.record.cancel_reason if self.record else None,
+            "backfill": {"progress": self.progress.as_dict(), "publication": self.publication_dict()},
+            "failed_chunks": [
+                {
+                    "chunk": c.index,
+                    "state": str(c.effective_state),
+                    "tries": c.tries,
+                    "code": c.error_code,
+                    "error": c.error,
+                }
+                for c in self.failed
+            ],
+            "holders": [str(holder) for holder in self.holders],
+            "recommended_action": self.recommended_action,
+        }
+
+    def publication_dict(self) -> dict[str, object]:
+        """The `backfill.publication` object of the public JSON."""
+        numbers = _validation_numbers(self.record)
+        receipt = self.publication
+        return {
+            "mode": self.spec.publication.mode,
+            "phase": str(self.phase),
+            "target": str(self.spec.target),
+            "shadow": str(self.spec.shadow),
+            "backup": str(self.spec.backup),
+            "committed_chunks": self.progress.committed,
+            "validation": _validation_word(self.record),
+            "expected_rows": receipt.expected_rows if receipt else numbers.get("expected_rows"),
+            "actual_rows": receipt.actual_rows if receipt else numbers.get("actual_rows"),
+            "duplicate_keys": numbers.get("duplicate_keys"),
+            "receipt_id": receipt.receipt_id if receipt else None,
+            "backup_retained": receipt is not None,
+            "recommended_action": self.recommended_action,
+        }
+
+
+def _validation_word(record: CampaignRecord | None) -> str:
+    if record is None or record.validation is None:
+        return "pending"
+    return "passed" if record.validation.get("passed") else "blocked"
+
+
+def _validation_numbers(record: CampaignRecord | None) -> dict[str, object]:
+    numbers: dict[str, object] = {}
+    if record is not None and record.validation is not None:
+        for check in record.validation["checks"]:  # type: ignore[attr-defined]
+            numbers.update(check["numbers"])
+    return numbers
+
+
+def _recommend(status: CampaignStatus) -> str:
+    phase, progress = status.phase, status.progress
+    if phase is Phase.HANDOFF_COMMITTED or (phase is Phase.PUBLISHED and status.spec.handoff_id is None):
+        return "nothing to do: the campaign is finished"
+    if status.holders:
+        return "nothing to do: the campaign is being worked on; look again"
+    if phase is Phase.PLANNED:
+        return "dpone backfill run MANIFEST --execute"
+    if phase is Phase.BLOCKED:
+        return "mend what the failed check names, then dpone backfill resume MANIFEST"
+    if progress.failed:
+        return "mend the failed chunks' cause, then dpone backfill resume MANIFEST"
+    return "dpone backfill resume MANIFEST"
+
+
+def status(spec: CampaignSpec, connector: Connector) -> CampaignStatus:
+    """Read where the campaign stands. Changes nothing.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connection.
+    """
+    with target_session(connector, "status") as target:
+        return _status(spec, target)
+
+
+def _status(spec: CampaignSpec, target: Target) -> CampaignStatus:
+    record = target.ledger.campaign(spec.run_key) if target.ledger.provisioned() else None
+    if record is None:
+        return CampaignStatus(spec, None, Progress(spec.plan.count, 0, 0, 0, 0, 0, 0, 0.0, 0.0))
+    wrong = target.ledger.chunks(
+        spec.run_key, ChunkSelection.all(record.chunk_count), only=("failed", "lease_expired"), limit=_SHOWN_FAILURES
+    )
+    return CampaignStatus(
+        spec,
+        record,
+        target.ledger.progress(spec.run_key),
+        target.publications.of_campaign(spec.run_key),
+        tuple(wrong),
+        tuple(target.fence.holders(spec.run_key)),
+    )
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What doctor found, and the one thing to do next."""
+
+    findings: tuple[Finding, ...]
+    next_action: str
+    status: CampaignStatus | None = None
+
+    def as_dict(self) -> Mapping[str, object]:
+        """The public JSON of `dpone backfill doctor`."""
+        return {
+            "findings": [{"path": f.path, "problem": f.problem, "advice": f.advice} for f in self.findings],
+            "next_action": self.next_action,
+            "status": self.status.as_dict() if self.status else None,
+        }
+
+
+def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
+    """Check reachability, tables, plan coverage, locks and state. Changes nothing.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connections.
+    """
+    findings: list[Finding] = []
+    seen: CampaignStatus | None = None
+    for place, look in (("source", _source_findings), ("target", _target_findings)):
+        try:
+            findings.extend(look(spec, connector))
+        except DponeError as error:
+            findings.append(Finding(place, f"{error.code}: {error.message}", error.advice))
+    try:
+        seen = status(spec, connector)
+        findings.extend(_state_findings(seen))
+    except DponeError as error:
+        findings.append(Finding("state", f"{error.code}: {error.message}", error.advice))
+    if seen is None:
+        return Diagnosis(tuple(findings), "mend the findings, then run doctor again")
+    return Diagnosis(tuple(findings), seen.recommended_action, seen)
+
+
+def _source_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
+    with source_session(connector, "doctor") as source:
+        source.describe(spec.source, spec.source_columns)
+        outside = source.count_outside(spec.source, spec.chunk.column, spec.plan)
+        if outside:
+            yield Finding(
+                f"{spec.source}.{spec.chunk.column}",
+                f"{outside} rows lie outside the plan or have no value; no chunk loads them",
+                "widen the chunk window in a new campaign if they belong to it",
+            )
+
+
+def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
+    with target_session(connector, "doctor") as target, target_session(connector, "doctor witness") as witness:
+        target.fence.prove_session_locks(witness.fence)
+        live = target.tables.describe(spec.target)
+        if live is None:
+            yield Finding(str(spec.target), "the target table does not exist", "create it as reviewed")
+            return
+        yield from live.findings
+
+
+def _state_findings(seen: CampaignStatus) -> Iterator[Finding]:
+    for chunk in seen.failed:
+        yield Finding(
+            f"chunk {chunk.index}", f"{chunk.effective_state}: {chunk.error_code or ''} {chunk.error or ''}".strip()
+        )
+    for holder in seen.holders:
+        yield Finding("locks", str(holder), "leave it alone while its run is alive")

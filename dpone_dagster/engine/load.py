@@ -1,0 +1,199 @@
+"""A lane: takes the next free chunk until none is left. And what a run's lanes have come to, collected."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpone_dagster.campaign.errors import (
+    ChunkFailed,
+    ConnectionLost,
+    DponeError,
+    Finding,
+    Interrupted,
+    LeaseLost,
+    OutcomeUnknown,
+    ReceiptMismatch,
+)
+from dpone_dagster.campaign.ledger import LOADABLE, CampaignRecord, ChunkRecord, ChunkState, Claim, Phase, Worker
+from dpone_dagster.campaign.plan import Chunk
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.chunk import load_chunk
+from dpone_dagster.engine.heartbeat import Heartbeat
+from dpone_dagster.engine.lane import LaneSessions
+from dpone_dagster.engine.sessions import existing_campaign, target_session
+from dpone_dagster.ports import ChunkSelection, Connector
+
+_CANDIDATES = 16
+_QUIET_WAIT_SECONDS = 1.0
+_WAIT_SECONDS = (0.1, 0.2, 0.5, 1.0)
+
+
+class LaneObserver(Protocol):
+    """What a lane tells the host. Nothing here may raise: the database has the truth already."""
+
+    def committed(self, chunk: Chunk, receipt: ChunkReceipt, seconds: float, *, replayed: bool) -> None:
+        """A chunk is committed; `replayed` if its receipt was there and nothing was read."""
+        ...
+
+    def failed(self, chunk: Chunk, error: DponeError) -> None:
+        """A chunk ended in an error; nothing of it was kept."""
+        ...
+
+    def progress(self, progress: Progress) -> None:
+        """The campaign's counters; called from another thread."""
+        ...
+
+
+@dataclass
+class LaneResult:
+    """What one lane did."""
+
+    committed: int = 0
+    replayed: int = 0
+    failed: int = 0
+    rows: int = 0
+    stopped: str | None = None
+
+
+def load_lane(
+    spec: CampaignSpec,
+    connector: Connector,
+    worker: Worker,
+    selection: ChunkSelection,
+    observer: LaneObserver,
+    alive: Callable[[], bool] = lambda: True,
+) -> LaneResult:
+    """Work through the selected chunks beside other lanes, until none is left or the campaign stops.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the lane's connections; they live as long as the lane.
+        worker: Who this lane is.
+        selection: Chunks it may claim.
+        observer: Told of every chunk.
+        alive: False once the lane's parent is gone; looked at every second and between batches.
+
+    Raises:
+        Interrupted: The parent is gone or the drain ran out; the chunk in hand was given back.
+        ConnectionLost: A server stayed away after three tries.
+        LeaseLost: This lane's session was ended by an operator and another has its chunk.
+    """
+    result = LaneResult()
+    with (
+        Heartbeat(spec, connector, alive, observer.progress) as heartbeat,
+        contextlib.closing(LaneSessions(spec, connector, worker, heartbeat)) as sessions,
+    ):
+        record = sessions.join()
+        if record.phase not in LOADABLE:
+            result.stopped = f"the campaign is {record.phase}"
+            return result
+        for chunk, claim in _claims(sessions, selection, result):
+            _work(sessions, chunk, claim, observer, result)
+            if result.stopped is not None:
+                break
+    return result
+
+
+def _claims(sessions: LaneSessions, selection: ChunkSelection, result: LaneResult) -> Iterator[tuple[Chunk, Claim]]:
+    """Free chunks, one after the other; waits while others still hold some, for their holder may die."""
+    waits = 0
+    while True:
+        sessions.heartbeat.check()
+        record, claim, left = _take(sessions, selection)
+        if claim is not None:
+            waits = 0
+            yield sessions.spec.plan.chunk(claim.chunk_index), claim
+            continue
+        if record.stop_reason is not None or record.phase not in LOADABLE:
+            result.stopped = record.stop_reason or f"the campaign is {record.phase}"
+            return
+        if not left:
+            return
+        time.sleep(_WAIT_SECONDS[min(waits, len(_WAIT_SECONDS) - 1)])
+        waits += 1
+
+
+def _take(sessions: LaneSessions, selection: ChunkSelection) -> tuple[CampaignRecord, Claim | None, list[ChunkRecord]]:
+    target, run_key = sessions.target, sessions.spec.run_key
+    record = existing_campaign(sessions.spec, target)
+    if record.stop_reason is not None or record.phase not in LOADABLE:
+        return record, None, []
+    seen = target.ledger.candidates(
+        run_key,
+        sessions.worker,
+        selection,
+        failed_only=sessions.spec.retry_policy == "failed_only",
+        limit=_CANDIDATES,
+    )
+    for candidate in seen:
+        if not target.fence.try_lock_chunk(run_key, candidate.index):
+            continue
+        claim = target.ledger.claim(run_key, candidate, sessions.worker)
+        if claim is not None:
+            return record, claim, seen
+        target.fence.unlock_chunk(run_key, candidate.index)
+    return record, None, seen
+
+
+def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObserver, result: LaneResult) -> None:
+    started = time.monotonic()
+    try:
+        done = load_chunk(sessions, chunk, claim)
+    except (LeaseLost, ReceiptMismatch):
+        raise
+    except (ConnectionLost, OutcomeUnknown, Interrupted):
+        sessions.give_back()
+        raise
+    except DponeError as error:
+        stop = sessions.spec.on_chunk_failure == "stop"
+        sessions.fail(error, stop=stop)
+        observer.failed(chunk, error)
+        result.failed += 1
+        result.stopped = f"chunk {chunk.index} failed: {error.code}" if stop else None
+        return
+    except BaseException:
+        sessions.give_back()  # an interrupt of the host: nobody is to blame
+        raise
+    observer.committed(chunk, done.receipt, time.monotonic() - started, replayed=done.replayed)
+    result.committed += 1
+    result.replayed += done.replayed
+    result.rows += done.receipt.rows
+
+
+@dataclass(frozen=True)
+class LoadSummary:
+    """The selected chunks after a run's lanes are done."""
+
+    progress: Progress
+    chunks: list[ChunkRecord]
+
+
+def collect(spec: CampaignSpec, connector: Connector, selection: ChunkSelection) -> LoadSummary:
+    """Read from the ledger what became of the selected chunks.
+
+    Raises:
+        ChunkFailed: One or more are not committed; each failed one is a finding.
+    """
+    with target_session(connector, "collect") as target:
+        progress = target.ledger.progress(spec.run_key, selection)
+        chunks = target.ledger.chunks(spec.run_key, selection)
+        if progress.remaining == 0:
+            return LoadSummary(progress, chunks)
+        # Only where no lane is left: another run of the same backfill may still be loading.
+        if target.fence.lock_campaign(spec.run_key, "exclusive", _QUIET_WAIT_SECONDS):
+            target.ledger.move(spec.run_key, frozenset({Phase.LOADING}), Phase.RECOVERABLE)
+    findings = [
+        Finding(f"chunk {c.index}", f"{c.error_code}: {c.error}", "")
+        for c in chunks
+        if c.effective_state is ChunkState.FAILED
+    ]
+    raise ChunkFailed(
+        f"{progress.remaining} of {progress.total} chunks are not committed ({progress.failed} failed)",
+        findings=findings[:20],
+    )

@@ -1,0 +1,289 @@
+"""Prepare: prove that the campaign can be done, then create it in one transaction; or re-check the one there is."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from dpone_dagster.campaign.contract import Column, ColumnContract
+from dpone_dagster.campaign.errors import (
+    CampaignActive,
+    CampaignCancelled,
+    CatalogDrift,
+    CatalogRefused,
+    Finding,
+    HandoffRefused,
+    KeyInvalid,
+    PlanDrift,
+    ShadowForeign,
+    SourceUnsuitable,
+    StateDomainSplit,
+    StateNotProvisioned,
+    TargetNotProvisioned,
+)
+from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
+from dpone_dagster.campaign.matching import match_columns
+from dpone_dagster.campaign.receipts import PublicationReceipt
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.sessions import (
+    EXCLUSIVE_WAIT_SECONDS,
+    existing_campaign,
+    hold_campaign,
+    source_session,
+    target_session,
+)
+from dpone_dagster.ports import Connector, Source, SourceTable, Target, TargetTable
+
+Intent = Literal["run", "resume", "join"]
+_JOIN_PATIENCE_SECONDS = 60.0
+_READABLE_BY_XMIN = frozenset({"table", "partitioned"})
+
+
+def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id: str) -> CampaignRecord:
+    """Make the campaign ready to load, or find out that it is, or say why it cannot be.
+
+    Every refusal comes before anything is created. Preparing what is prepared changes nothing.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connections.
+        intent: `run` starts or continues; `resume` also takes up a cancelled one; `join` is one of several runs of a
+            partition backfill, which may work side by side.
+        run_id: The run on whose behalf; recorded where a cancelled campaign is taken up again.
+
+    Raises:
+        Refused: One of its kinds; nothing was created.
+        CampaignActive: `run` or `resume` while another session holds the campaign.
+        CatalogDrift: The source changed since the campaign was prepared.
+    """
+    with (
+        target_session(connector, "prepare") as target,
+        target_session(connector, "prepare witness") as witness,
+        source_session(connector, "prepare") as source,
+    ):
+        target.fence.prove_session_locks(witness.fence)
+        _prove_one_domain(spec, connector, target)
+        record = _recorded(spec, target)
+        if record is None:
+            record = _create_or_wait(spec, source, target, intent)
+        _prove_unchanged(spec, source, record, intent)
+        return _take_up(spec, target, record, intent, run_id)
+
+
+def _prove_one_domain(spec: CampaignSpec, connector: Connector, target: Target) -> None:
+    if spec.state.connection_ref == spec.sink_ref:
+        return
+    state = connector.state("prepare state")
+    try:
+        if state.domain() != target.domain():
+            raise StateDomainSplit(
+                f"state.connection_ref `{spec.state.connection_ref}` and the sink's `{spec.sink_ref}` are not the "
+                "same server and database"
+            )
+    finally:
+        state.close()
+
+
+def _recorded(spec: CampaignSpec, target: Target) -> CampaignRecord | None:
+    if target.ledger.provisioned():
+        return target.ledger.campaign(spec.run_key)
+    if spec.state.provisioning == "external":
+        raise StateNotProvisioned(f"schema {spec.state.schema} has no state tables")
+    return None
+
+
+# ---------------------------------------------------------------- a new campaign
+
+
+@dataclass(frozen=True)
+class _Proven:
+    """What the checks of a new campaign found out."""
+
+    source: SourceTable
+    live: TargetTable
+    contract: ColumnContract
+    head: PublicationReceipt | None
+
+
+def _create_or_wait(spec: CampaignSpec, source: Source, target: Target, intent: Intent) -> CampaignRecord:
+    """Create the campaign under its exclusive lock; a joining run waits for whoever is creating it."""
+    proven = _prove(spec, source, target)
+    deadline = time.monotonic() + (_JOIN_PATIENCE_SECONDS if intent == "join" else 0)
+    while not target.fence.lock_campaign(spec.run_key, "exclusive", EXCLUSIVE_WAIT_SECONDS):
+        record = _recorded(spec, target)
+        if record is not None and intent == "join":
+            return record
+        if time.monotonic() >= deadline:
+            raise CampaignActive(f"campaign {spec.dataset} is being prepared by another session")
+    try:
+        if not target.ledger.provisioned():
+            target.ledger.provision()
+        return target.ledger.campaign(spec.run_key) or _create(spec, source, target, proven)
+    finally:
+        target.fence.unlock_campaign(spec.run_key, "exclusive")
+
+
+def _prove(spec: CampaignSpec, source: Source, target: Target) -> _Proven:
+    """All checks that need the two catalogs; reads no row, creates nothing."""
+    table = source.describe(spec.source, spec.source_columns)
+    if spec.handoff_id is not None and table.kind not in _READABLE_BY_XMIN:
+        raise SourceUnsuitable(f"{spec.source} is a {table.kind}, which has no xmin to read increments by")
+    live = target.tables.describe(spec.target)
+    if live is None:
+        raise TargetNotProvisioned(f"the target table {spec.target} does not exist")
+    if live.findings:
+        raise CatalogRefused(f"{spec.target} cannot be swapped without loss", findings=live.findings)
+    _prove_keys(spec, table.columns, live.columns)
+    contract = match_columns(
+        table.columns, live.columns, options=spec.column_options, wanted=spec.source_columns, key=spec.unique_key
+    )
+    _prove_names_free(spec, target)
+    return _Proven(table, live, contract, _prove_head(spec, source, target))
+
+
+def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: tuple[Column, ...]) -> None:
+    findings = []
+    wanted = [(str(spec.source), name, source) for name in dict.fromkeys((*spec.unique_key, spec.chunk.column))]
+    wanted += [(str(spec.target), name, live) for name in spec.unique_key]
+    for table, name, columns in wanted:
+        column = next((c for c in columns if c.name == name), None)
+        role = "unique key" if name in spec.unique_key else "chunk column"
+        if column is None:
+            findings.append(Finding(f"{table}.{name}", f"the {role} column does not exist", "name an existing column"))
+        elif column.nullable:
+            findings.append(
+                Finding(f"{table}.{name}", f"the {role} column is nullable", "declare it NOT NULL, or use another one")
+            )
+    if findings:
+        raise KeyInvalid("rows could be left out or matched wrongly", findings=findings)
+
+
+def _prove_names_free(spec: CampaignSpec, target: Target) -> None:
+    for table, role in ((spec.shadow, "shadow"), (spec.backup, "backup")):
+        owner = target.tables.shadow_owner(table)
+        if owner is not None:
+            named = f"campaign {owner[:12]}" if owner else "no campaign"
+            raise ShadowForeign(f"the {role}'s name {table} is taken by a table of {named}")
+
+
+def _prove_head(spec: CampaignSpec, source: Source, target: Target) -> PublicationReceipt | None:
+    if not target.ledger.provisioned():
+        return None
+    head = target.publications.head(spec.target)
+    if head is not None and head.head == "pending":
+        raise HandoffRefused(
+            f"publication {head.receipt_id} of {spec.target} still waits for its handoff {head.handoff_id}",
+            next_step="Finish that campaign first: `dpone backfill resume` with its manifest.",
+        )
+    if spec.handoff_id is not None:
+        prove_handoff_owner(spec, source, target)
+    return head
+
+
+def source_name(spec: CampaignSpec, source: Source) -> str:
+    """The source of a handoff: cluster, database and table, so that a copy of the server is another source."""
+    identity = source.identity()
+    return f"{identity.system_identifier}/{identity.database_oid}/{spec.source}"
+
+
+def prove_handoff_owner(spec: CampaignSpec, source: Source, target: Target) -> None:
+    """A handoff id names one source and one target for good.
+
+    Raises:
+        HandoffRefused: It was used for another pair.
+    """
+    assert spec.handoff_id is not None
+    owner = target.publications.handoff_owner(spec.handoff_id)
+    if owner is not None and owner != (source_name(spec, source), str(spec.target)):
+        raise HandoffRefused(f"handoff_id `{spec.handoff_id}` belongs to {owner[0]} → {owner[1]}")
+
+
+def _create(spec: CampaignSpec, source: Source, target: Target, proven: _Proven) -> CampaignRecord:
+    # Before the first chunk is read, and durable with the campaign's row.
+    anchor = source.capture_anchor() if spec.handoff_id is not None else None
+    contract = proven.contract
+    generation = proven.head
+    if generation is not None and generation.live_object_id != proven.live.object_id:
+        generation = None  # the live table was replaced by hand since; it is nobody's generation
+    plan = spec.plan
+    with target.transaction():
+        target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
+        shadow = target.tables.create_shadow(proven.live, spec.shadow, spec.run_key)
+        record = CampaignRecord(
+            run_key=spec.run_key,
+            dataset=spec.dataset,
+            backfill_id=spec.backfill_id,
+            target=spec.target,
+            shadow=spec.shadow,
+            backup=spec.backup,
+            chunk_count=plan.count,
+            plan_hash=spec.plan_hash(contract),
+            config_hash=spec.config_hash(contract),
+            contract=contract.as_dict(),
+            contract_hash=contract.sha256,
+            source_digest=proven.source.digest,
+            shadow_digest=shadow.digest,
+            object_contract=proven.live.contract,
+            object_contract_sha256=proven.live.sha256,
+            live_object_id=proven.live.object_id,
+            live_generation=generation.generation if generation else None,
+            predecessor_receipt=proven.head.receipt_id if proven.head else None,
+            shadow_object_id=shadow.object_id,
+            digest_key=secrets.token_hex(16),
+            anchor=anchor,
+        )
+        target.ledger.create(record, plan)
+    return record
+
+
+# ---------------------------------------------------------------- a campaign that is there
+
+
+def _prove_unchanged(spec: CampaignSpec, source: Source, record: CampaignRecord, intent: Intent) -> None:
+    contract = ColumnContract.from_dict(record.contract)
+    if (record.plan_hash, record.config_hash) != (spec.plan_hash(contract), spec.config_hash(contract)):
+        raise PlanDrift(f"campaign {spec.dataset} ({spec.backfill_id or spec.run_key[:12]}) was prepared differently")
+    if record.phase in FINISHED:
+        return
+    if record.phase is Phase.CANCELLED and intent != "resume":
+        raise CampaignCancelled(
+            f"campaign {spec.dataset} was cancelled by {record.cancel_requested_by}: {record.cancel_reason}"
+        )
+    if source.describe(spec.source, spec.source_columns).digest != record.source_digest:
+        raise CatalogDrift(f"{spec.source} no longer looks as it did when the campaign was prepared")
+
+
+def _take_up(spec: CampaignSpec, target: Target, record: CampaignRecord, intent: Intent, run_id: str) -> CampaignRecord:
+    if record.phase in FINISHED or not _hold_for(spec, target, intent):
+        return record  # done, or other runs of the same backfill are at work: join them as they are
+    try:
+        return _reopen(spec, target, run_id)
+    finally:
+        target.fence.unlock_campaign(spec.run_key, "exclusive")
+
+
+def _hold_for(spec: CampaignSpec, target: Target, intent: Intent) -> bool:
+    if intent == "join":
+        return target.fence.lock_campaign(spec.run_key, "exclusive", 0)
+    hold_campaign(spec, target)
+    return True
+
+
+def _reopen(spec: CampaignSpec, target: Target, run_id: str) -> CampaignRecord:
+    """Nobody is at work: clear the stop token, and the cancel if it comes to that."""
+    record = existing_campaign(spec, target)
+    if record.phase is Phase.CANCELLED:
+        taken_up = {"by": run_id, "cancelled_by": record.cancel_requested_by, "reason": record.cancel_reason}
+        target.ledger.move(
+            spec.run_key,
+            frozenset({Phase.CANCELLED}),
+            Phase.RECOVERABLE,
+            cancel_reason=None,
+            cancel_requested_by=None,
+            diagnostics={**record.diagnostics, "taken_up": taken_up},
+        )
+    if record.stop_reason is not None:
+        target.ledger.set_stop(spec.run_key, None)
+    return existing_campaign(spec, target)

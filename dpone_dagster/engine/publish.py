@@ -1,0 +1,159 @@
+"""Publish: one transaction that swaps shadow and live table and writes the publication's receipt."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from dpone_dagster.campaign.errors import (
+    CatalogDrift,
+    ConnectionLost,
+    DponeError,
+    GenerationStale,
+    HandoffRefused,
+    OutcomeUnknown,
+    PublicationBlocked,
+    TransientFailure,
+    ValidationBlocked,
+)
+from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
+from dpone_dagster.campaign.receipts import PublicationReceipt
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.sessions import existing_campaign, hold_campaign, target_session
+from dpone_dagster.ports import Connector, Target, TargetTable
+
+# Waiting for the rename queues every reader of the live table, so the wait is short and repeated instead.
+LOCK_WAIT_SECONDS = 2.0
+TRIES = 10
+_BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
+
+
+def publish(spec: CampaignSpec, connector: Connector, run_id: str) -> PublicationReceipt:
+    """Swap the validated shadow in. A published campaign returns its receipt again.
+
+    The live table is locked for at most `LOCK_WAIT_SECONDS` a try and `TRIES` tries; it is whole at every instant.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connection.
+        run_id: The run on whose behalf, for the audit rows.
+
+    Raises:
+        ValidationBlocked: The campaign is not validated.
+        PublicationBlocked: A session keeps the tables or reads from before the seal; may be tried again.
+        GenerationStale: The live table is another generation than at prepare.
+        CatalogDrift: Live table or shadow are not what they were.
+        HandoffRefused: The publication before still waits for its handoff.
+        CampaignActive: Another session holds the campaign.
+    """
+    for attempt in range(TRIES):
+        try:
+            with target_session(connector, "publish") as target:
+                hold_campaign(spec, target)
+                return _publish_once(spec, target, run_id)
+        except (PublicationBlocked, TransientFailure, ConnectionLost, OutcomeUnknown):
+            # Each try starts by looking for the receipt, so an unknown outcome finds its answer there.
+            if attempt == TRIES - 1:
+                raise
+            time.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
+    raise PublicationBlocked("no try left")
+
+
+def _publish_once(spec: CampaignSpec, target: Target, run_id: str) -> PublicationReceipt:
+    record = existing_campaign(spec, target)
+    if record.phase in FINISHED:
+        return publication_of(record, target)
+    if record.phase is not Phase.VALIDATED:
+        raise ValidationBlocked(f"the shadow of {spec.dataset} is not validated: the campaign is {record.phase}")
+    with audited(spec, target, run_id, "campaign", "publish") as facts:
+        blockers = target.tables.settle_horizon(record.shadow, record.seal_horizon)
+        if blockers:
+            raise PublicationBlocked(
+                "readers from before the seal would see the new table half empty: " + "; ".join(blockers)
+            )
+        with target.transaction():
+            receipt = _swap(spec, record, _draft(spec, record), target)
+        facts.update(receipt_id=receipt.receipt_id, rows=receipt.actual_rows)
+    return receipt
+
+
+def publication_of(record: CampaignRecord, target: Target) -> PublicationReceipt:
+    """The receipt of a published campaign."""
+    receipt = target.publications.of_campaign(record.run_key)
+    if receipt is None:
+        raise DponeError(f"campaign {record.dataset} is {record.phase} but has no publication receipt")
+    return receipt
+
+
+def _draft(spec: CampaignSpec, record: CampaignRecord) -> PublicationReceipt:
+    return PublicationReceipt(
+        receipt_id=uuid.uuid4().hex,
+        target=str(spec.target),
+        sequence=0,
+        kind="publish",
+        run_key=record.run_key,
+        generation=str(uuid.uuid4()),
+        predecessor_receipt=record.predecessor_receipt,
+        live_object_id=record.shadow_object_id,
+        backup=str(record.backup),
+        expected_rows=0,
+        actual_rows=0,
+        object_contract_sha256=record.object_contract_sha256,
+        head="pending" if spec.handoff_id is not None else "closed",
+        handoff_id=spec.handoff_id,
+    )
+
+
+def _swap(spec: CampaignSpec, record: CampaignRecord, draft: PublicationReceipt, target: Target) -> PublicationReceipt:
+    target.fence.lock_target(spec.target, LOCK_WAIT_SECONDS)
+    target.fence.lock_publication(spec.target, LOCK_WAIT_SECONDS)
+    # The first write: its row lock settles the race with a cancel, where plain reads lock nothing.
+    if not target.ledger.move(
+        record.run_key, frozenset({Phase.VALIDATED}), Phase.PUBLISHED, receipt_id=draft.receipt_id
+    ):
+        raise ValidationBlocked("the campaign was cancelled or moved while it was being published")
+    sequence = _prove_head(record, target)
+    target.tables.lock_table(record.shadow, LOCK_WAIT_SECONDS)
+    expected = target.ledger.receipt_totals(record).rows
+    actual = target.tables.count(record.shadow)
+    if actual != expected:
+        raise CatalogDrift(f"the shadow has {actual} rows, its receipts say {expected}")
+    target.tables.lock_table(spec.target, LOCK_WAIT_SECONDS)
+    live, shadow = _prove_tables(spec, record, target)
+    target.tables.swap(live, shadow, record.backup)
+    receipt = PublicationReceipt(
+        **{**draft.__dict__, "sequence": sequence, "expected_rows": expected, "actual_rows": actual}
+    )
+    target.publications.record(receipt)
+    return receipt
+
+
+def _prove_head(record: CampaignRecord, target: Target) -> int:
+    """The target's history is what it was at prepare; returns the next sequence."""
+    head = target.publications.head(record.target)
+    if head is None:
+        if record.predecessor_receipt is not None:
+            raise GenerationStale(f"the publication history of {record.target} vanished")
+        return 1
+    if head.receipt_id != record.predecessor_receipt:
+        raise GenerationStale(f"{record.target} was published by campaign {head.run_key[:12]} since the prepare")
+    if head.head == "pending":
+        raise HandoffRefused(f"publication {head.receipt_id} still waits for its handoff {head.handoff_id}")
+    return head.sequence + 1
+
+
+def _prove_tables(spec: CampaignSpec, record: CampaignRecord, target: Target) -> tuple[TargetTable, TargetTable]:
+    live, shadow = target.tables.describe(spec.target), target.tables.describe(record.shadow)
+    if live is None or shadow is None:
+        raise CatalogDrift(f"{spec.target if live is None else record.shadow} is gone")
+    if live.object_id != record.live_object_id:
+        raise GenerationStale(f"{spec.target} was replaced since the campaign was prepared")
+    if live.sha256 != record.object_contract_sha256:
+        raise CatalogDrift(f"{spec.target} was altered since the campaign was prepared")
+    if live.findings:
+        raise CatalogDrift(f"{spec.target} gained something that a swap would lose", findings=live.findings)
+    owner = target.tables.shadow_owner(record.shadow)
+    if shadow.object_id != record.shadow_object_id or owner != record.run_key:
+        raise CatalogDrift(f"{record.shadow} is not this campaign's shadow any more")
+    return live, shadow

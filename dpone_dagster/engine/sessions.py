@@ -1,0 +1,59 @@
+"""Connections of a use case: opened for it, closed with it, whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from dpone_dagster.campaign.errors import CampaignActive, CampaignMissing
+from dpone_dagster.campaign.ledger import CampaignRecord
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.ports import Connector, Source, Target
+
+# An exclusive request in the queue keeps new shared holders out, so it never waits longer.
+EXCLUSIVE_WAIT_SECONDS = 5.0
+
+
+@contextlib.contextmanager
+def target_session(connector: Connector, purpose: str) -> Iterator[Target]:
+    """One target connection for the length of a block."""
+    target = connector.target(purpose)
+    try:
+        yield target
+    finally:
+        target.close()
+
+
+@contextlib.contextmanager
+def source_session(connector: Connector, purpose: str) -> Iterator[Source]:
+    """One source connection for the length of a block."""
+    source = connector.source(purpose)
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def hold_campaign(spec: CampaignSpec, target: Target) -> None:
+    """Take the campaign's lock exclusively: from here on no lane is alive anywhere. Closing the session frees it.
+
+    Raises:
+        CampaignActive: Another session holds it; the message names it.
+    """
+    if target.fence.lock_campaign(spec.run_key, "exclusive", EXCLUSIVE_WAIT_SECONDS):
+        return
+    holders = target.fence.holders(spec.run_key)
+    named = "; ".join(str(holder) for holder in holders) or "a session that has just let go"
+    raise CampaignActive(f"campaign {spec.dataset} is held by {named}")
+
+
+def existing_campaign(spec: CampaignSpec, target: Target) -> CampaignRecord:
+    """The campaign's row.
+
+    Raises:
+        CampaignMissing: There is none yet.
+    """
+    record = target.ledger.campaign(spec.run_key) if target.ledger.provisioned() else None
+    if record is None:
+        raise CampaignMissing(f"there is no campaign for {spec.dataset} ({spec.run_key[:12]}) yet")
+    return record

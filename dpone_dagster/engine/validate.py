@@ -1,0 +1,190 @@
+"""Validate: no lane is alive, nothing loads any more, and the shadow is proven equal to what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dpone_dagster.campaign.errors import DponeError, TargetNotProvisioned, ValidationBlocked
+from dpone_dagster.campaign.ledger import FINISHED, LOADABLE, CampaignRecord, Phase
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.sessions import existing_campaign, hold_campaign, target_session
+from dpone_dagster.ports import Connector, Target, TargetTable
+
+CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty")
+_SEALABLE = LOADABLE | {Phase.BLOCKED, Phase.VALIDATED, Phase.SEALED}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was compared.
+
+    Attributes:
+        name: One of `CHECK_NAMES`.
+        passed: Whether it held.
+        numbers: What was compared.
+        problem: What is wrong, in one sentence; empty if it held.
+        next_step: What to do about it.
+    """
+
+    name: str
+    passed: bool
+    numbers: Mapping[str, object]
+    problem: str = ""
+    next_step: str = ""
+
+
+@dataclass(frozen=True)
+class ValidationEvidence:
+    """All checks of one validation."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check held."""
+        return all(check.passed for check in self.checks)
+
+    def as_dict(self) -> dict[str, object]:
+        """As stored with the campaign."""
+        return {
+            "passed": self.passed,
+            "checks": [
+                {
+                    "name": c.name,
+                    "passed": c.passed,
+                    "numbers": dict(c.numbers),
+                    "problem": c.problem,
+                    "next_step": c.next_step,
+                }
+                for c in self.checks
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> ValidationEvidence:
+        """Read back what `as_dict` wrote."""
+        return cls(tuple(Check(**check) for check in data["checks"]))  # type: ignore[attr-defined]
+
+
+def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> ValidationEvidence:
+    """Seal the campaign, compare, build the deferred indexes, and record `validated` or `blocked`.
+
+    A failed check does not raise: the evidence says what was found. Validating a published campaign returns its
+    evidence again.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connection.
+        run_id: The run on whose behalf, for the audit rows.
+
+    Raises:
+        CampaignActive: A lane or another coordinator is at work.
+        CampaignMissing: There is no campaign.
+        ValidationBlocked: The campaign is cancelled.
+    """
+    with target_session(connector, "validate") as target:
+        hold_campaign(spec, target)
+        record = existing_campaign(spec, target)
+        if record.phase in FINISHED and record.validation is not None:
+            return ValidationEvidence.from_dict(record.validation)
+        complete = _receipts_complete(target, record)
+        if not complete.passed:
+            return ValidationEvidence((complete,))  # still loadable: sealing now would keep the rest out
+        if not target.ledger.move(spec.run_key, frozenset(_SEALABLE), Phase.SEALED, validation=None):
+            raise ValidationBlocked(f"the campaign is {record.phase}")
+        with audited(spec, target, run_id, "campaign", "validate") as facts:
+            evidence = ValidationEvidence((complete, *_compare(spec, target, record)))
+            _settle(spec, target, record, evidence)
+            facts["passed"] = evidence.passed
+        return evidence
+
+
+def _settle(spec: CampaignSpec, target: Target, record: CampaignRecord, evidence: ValidationEvidence) -> None:
+    """Build what was deferred and move on, or record what blocks."""
+    sealed = frozenset({Phase.SEALED})
+    if not evidence.passed:
+        target.ledger.move(spec.run_key, sealed, Phase.BLOCKED, validation=evidence.as_dict())
+        return
+    target.tables.build_indexes(record.shadow, _live(spec, target))
+    horizon = target.tables.seal(record.shadow)
+    if not target.ledger.move(
+        spec.run_key, sealed, Phase.VALIDATED, validation=evidence.as_dict(), seal_horizon=horizon
+    ):
+        raise DponeError("the campaign was moved by somebody else while it was validated")
+    target.tables.settle_horizon(record.shadow, horizon)  # publication looks again; most of the work is done here
+
+
+def _live(spec: CampaignSpec, target: Target) -> TargetTable:
+    live = target.tables.describe(spec.target)
+    if live is None:
+        raise TargetNotProvisioned(f"the target table {spec.target} is gone")
+    return live
+
+
+def _receipts_complete(target: Target, record: CampaignRecord) -> Check:
+    progress = target.ledger.progress(record.run_key)
+    totals = target.ledger.receipt_totals(record)
+    numbers = {
+        "chunks": record.chunk_count,
+        "committed": progress.committed,
+        "receipts": totals.receipts,
+        "foreign_receipts": totals.foreign,
+    }
+    planned = record.chunk_count
+    if progress.total == planned and progress.committed == planned == totals.receipts and totals.foreign == 0:
+        return Check("receipts_complete", True, numbers)
+    missing = planned - progress.committed
+    problem = f"{missing} of {planned} chunks are not committed" if missing else "receipts and chunks do not agree"
+    return Check("receipts_complete", False, numbers, problem, "dpone backfill resume MANIFEST")
+
+
+def _compare(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Iterator[Check]:
+    expected = target.ledger.receipt_totals(record).rows
+    actual = target.tables.count(record.shadow)
+    yield Check(
+        "row_count",
+        actual == expected,
+        {"expected_rows": expected, "actual_rows": actual},
+        "" if actual == expected else f"the shadow has {actual} rows, its receipts say {expected}",
+        "look for who wrote to the shadow; then start a new campaign",
+    )
+    yield _unique_key(spec, target, record)
+    yield _catalog(spec, target, record)
+    yield _not_empty(spec, target, actual)
+
+
+def _unique_key(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Check:
+    quality = target.tables.key_quality(record.shadow, spec.unique_key)
+    wrong = quality.null_keys + quality.duplicate_keys
+    return Check(
+        "unique_key",
+        wrong == 0,
+        {"null_keys": quality.null_keys, "duplicate_keys": quality.duplicate_keys},
+        "" if wrong == 0 else f"{quality.null_keys} NULL and {quality.duplicate_keys} duplicate keys in the shadow",
+        "mend the source's keys, or the collation of the target's key; then start a new campaign",
+    )
+
+
+def _catalog(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Check:
+    live = _live(spec, target)
+    numbers: dict[str, object] = {"expected": record.object_contract_sha256, "live": live.sha256}
+    problem = ""
+    if live.object_id != record.live_object_id:
+        problem = f"{spec.target} was replaced since the campaign was prepared"
+    elif live.sha256 != record.object_contract_sha256:
+        problem = f"{spec.target} was altered since the campaign was prepared"
+    return Check("catalog", not problem, numbers, problem, "undo the change and resume, or start a new campaign")
+
+
+def _not_empty(spec: CampaignSpec, target: Target, rows: int) -> Check:
+    live_has_rows = _live(spec, target).rows_exist
+    passed = rows > 0 or not live_has_rows or spec.allow_empty
+    return Check(
+        "not_empty",
+        passed,
+        {"rows": rows, "live_has_rows": live_has_rows, "allow_empty": spec.allow_empty},
+        "" if passed else f"the source was empty and {spec.target} is not",
+        "check the source; if it is meant to be empty set `allow_empty: true` in a new campaign",
+    )

@@ -1,0 +1,58 @@
+"""Builds the adapters that a campaign needs; the one place where shells meet drivers."""
+
+from __future__ import annotations
+
+from dpone_dagster.campaign.errors import Finding, ManifestInvalid
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.connections import Connections
+from dpone_dagster.ports import Connector, Source, Target
+
+
+class _PostgresConnector:
+    """PostgreSQL source and PostgreSQL target. Drivers load with the first connection."""
+
+    def __init__(self, spec: CampaignSpec, connections: Connections) -> None:
+        self._source_url = connections.url(spec.source_ref, "postgres")
+        self._target_url = connections.url(spec.sink_ref, "postgres")
+        self._state_url = connections.url(spec.state.connection_ref, "postgres")
+        self._state_schema = spec.state.schema
+        self._name = spec.dataset
+
+    def source(self, purpose: str) -> Source:
+        """A new source connection."""
+        from dpone_dagster.postgres.source import PostgresSource
+
+        return PostgresSource(self._source_url.reveal(), f"{self._name} {purpose}")
+
+    def target(self, purpose: str) -> Target:
+        """A new target connection."""
+        return self._open(self._target_url.reveal(), purpose)
+
+    def state(self, purpose: str) -> Target:
+        """A new connection to where the state is said to live."""
+        return self._open(self._state_url.reveal(), purpose)
+
+    def _open(self, url: str, purpose: str) -> Target:
+        from dpone_dagster.postgres.target import PostgresTarget
+
+        return PostgresTarget(url, f"{self._name} {purpose}", self._state_schema)
+
+
+def open_connector(spec: CampaignSpec, connections: Connections) -> Connector:
+    """What opens the campaign's connections. Opens none by itself.
+
+    Args:
+        spec: The campaign.
+        connections: Where the URLs are.
+
+    Raises:
+        ConnectionMissing: A `connection_ref` has no URL.
+        ConnectionInvalid: A URL does not fit the manifest's server.
+        ManifestInvalid: The sink's type has no adapter in this version.
+    """
+    if spec.sink_type == "postgres":
+        return _PostgresConnector(spec, connections)
+    raise ManifestInvalid(
+        f"sink.type `{spec.sink_type}` has no adapter in this version",
+        findings=[Finding("sink.type", f"`{spec.sink_type}` is not available", "use `postgres`")],
+    )
