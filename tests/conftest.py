@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from demo.embedded import Embedded
+
+if TYPE_CHECKING:
+    from tests.orders import Orders
 
 _numbers = itertools.count(1)
 
@@ -40,3 +44,11 @@ def new_database(postgres: Embedded) -> Iterator[Callable[[str], str]]:
 def database(new_database: Callable[[str], str]) -> str:
     """URL of one fresh database."""
     return new_database("db")
+
+
+@pytest.fixture
+def orders(new_database: Callable[[str], str]) -> Orders:
+    """2,000 orders in 8 chunks, and a live target with an older generation."""
+    from tests.orders import make_orders
+
+    return make_orders(new_database("oltp"), new_database("dwh"), rows=2_000)

@@ -1,0 +1,150 @@
+"""A small orders table, its target and its manifest: what most end-to-end tests load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import yaml
+from dpone_dagster.campaign.manifest import parse_manifest
+from dpone_dagster.connections import Connections
+
+from dpone_dagster.campaign.contract import ColumnContract
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.ports import Connector
+from dpone_dagster.wiring import open_connector
+
+COLUMNS = """
+    id uuid NOT NULL,
+    amount numeric(18,2),
+    placed_at timestamptz NOT NULL,
+    note text,
+    paid boolean NOT NULL,
+    detail jsonb
+"""
+ROWS = """
+    SELECT md5(n::text || %(salt)s)::uuid,
+           (n %% 100000)::numeric / 100,
+           timestamptz '2024-01-01 00:00:00+00' + n * interval '1 second',
+           CASE n %% 5 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN 'naïve 😀 ' || n ELSE 'order ' || n END,
+           n %% 2 = 0,
+           jsonb_build_object('n', n, 'tags', jsonb_build_array('a', n %% 7))
+    FROM generate_series(1, %(rows)s) n
+"""
+
+
+@dataclass
+class Orders:
+    """Source and target databases with an orders table, and the manifest that loads one into the other."""
+
+    source_url: str
+    target_url: str
+    manifest: dict[str, Any]
+
+    @property
+    def spec(self) -> CampaignSpec:
+        return parse_manifest(self.manifest).to_spec()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"DPONE_CONNECTION_PG_OLTP": self.source_url, "DPONE_CONNECTION_PG_DWH": self.target_url}
+
+    @property
+    def connector(self) -> Connector:
+        return open_connector(self.spec, Connections.from_environment(self.environment))
+
+    @property
+    def backfill(self) -> dict[str, Any]:
+        """The manifest's `backfill` block, to be changed by a test."""
+        return self.manifest["sink"]["strategy"]["backfill"]
+
+    def write(self, folder: Path) -> Path:
+        """Write the manifest into a folder and return its path."""
+        path = folder / "orders.yaml"
+        path.write_text(yaml.safe_dump(self.manifest, sort_keys=False))
+        return path
+
+    def on_source(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        return _run(self.source_url, statement, parameters)
+
+    def on_target(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        return _run(self.target_url, statement, parameters)
+
+    def source_rows(self) -> list[tuple[Any, ...]]:
+        return self.on_source("SELECT * FROM public.orders ORDER BY id")
+
+    def target_rows(self) -> list[tuple[Any, ...]]:
+        return self.on_target("SELECT * FROM landing.orders ORDER BY id")
+
+    def digests(self) -> tuple[str, str]:
+        """Order-free digests of source and live table."""
+        connector = self.connector
+        source, target = connector.source("test"), connector.target("test")
+        try:
+            record = target.ledger.campaign(self.spec.run_key)
+            assert record is not None
+            contract = ColumnContract.from_dict(record.contract)
+            return (
+                source.content_digest(self.spec.source, contract),
+                target.tables.content_digest(self.spec.target, contract),
+            )
+        finally:
+            source.close()
+            target.close()
+
+
+def _run(url: str, statement: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement, parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def make_orders(source_url: str, target_url: str, *, rows: int, chunks: int = 8, lanes: int = 2) -> Orders:
+    """Create the source with `rows` rows and a live target that holds an older generation of three rows."""
+    with psycopg.connect(source_url, autocommit=True) as source:
+        source.execute(f"CREATE TABLE public.orders ({COLUMNS}, PRIMARY KEY (id))")
+        source.execute(f"INSERT INTO public.orders {ROWS}", {"rows": rows, "salt": "new"})
+        source.execute("ANALYZE public.orders")
+    with psycopg.connect(target_url, autocommit=True) as target:
+        target.execute("CREATE SCHEMA landing")
+        target.execute(f"CREATE TABLE landing.orders ({COLUMNS}, CONSTRAINT orders_pkey PRIMARY KEY (id))")
+        target.execute("CREATE INDEX orders_placed_at ON landing.orders (placed_at)")
+        target.execute(f"INSERT INTO landing.orders {ROWS}", {"rows": 3, "salt": "old"})
+    return Orders(source_url, target_url, _manifest(chunks, lanes))
+
+
+def _manifest(chunks: int, lanes: int) -> dict[str, Any]:
+    return {
+        "name": "orders",
+        "source": {
+            "type": "postgres",
+            "connection_ref": "pg_oltp",
+            "table": {"schema": "public", "name": "orders"},
+            "options": {
+                "incremental_strategy": "xmin",
+                "xmin_execution": {"mode": "initial", "handoff_id": "orders_v1"},
+            },
+        },
+        "sink": {
+            "type": "postgres",
+            "connection_ref": "pg_dwh",
+            "table": {"schema": "landing", "name": "orders"},
+            "strategy": {
+                "mode": "backfill",
+                "unique_key": ["id"],
+                "only_new_rows": False,
+                "backfill": {
+                    "inner_mode": "incremental_append",
+                    "backfill_id": "orders_1",
+                    "parallel_workers": lanes,
+                    "state": {"backend": "audit_schema", "schema": "system", "require_distributed_lock": True},
+                    "publication": {"mode": "shadow_swap", "artifact_scope": "campaign"},
+                    "chunk": {"column": "id", "kind": "uuid", "buckets": chunks},
+                },
+            },
+        },
+        "state": {"type": "postgres", "connection_ref": "pg_dwh", "atomicity": "target_atomic"},
+    }
