@@ -1,0 +1,111 @@
+"""Ten random SIGKILLs of a whole run, lanes included, and one `dpone backfill resume` that finishes the job."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from demo.embedded import Embedded
+from tests.orders import Orders, make_orders
+
+KILLS = 10
+SEED = int(os.environ.get("DPONE_TEST_SEED", "20261129"))
+READ = re.compile(r"/\* dpone:read_chunk \w+ chunk=(\d+) epoch=(\d+)")
+
+
+@pytest.fixture
+def big_orders(new_database: Callable[[str], str]) -> Orders:
+    """Enough chunks to survive ten kills, and a source that logs every statement."""
+    orders = make_orders(new_database("oltp"), new_database("dwh"), rows=60_000, chunks=96, lanes=2)
+    (name,) = orders.on_source("SELECT current_database()")[0]
+    orders.on_source(f"ALTER DATABASE {name} SET log_statement = 'all'")
+    return orders
+
+
+class Run:
+    """`dpone backfill …` as an operator starts it, in a process group of its own."""
+
+    def __init__(self, orders: Orders, folder: Path, *command: str) -> None:
+        manifest = orders.write(folder)
+        self.log = (folder / "run.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dpone_dagster.cli", "backfill", command[0], str(manifest), *command[1:]],
+            cwd=folder,
+            env={**os.environ, **orders.environment, "DAGSTER_HOME": str(folder / "dagster")},
+            stdout=self.log,
+            stderr=self.log,
+            start_new_session=True,
+        )
+
+    def kill(self) -> None:
+        """SIGKILL to run worker, forkserver and lanes at once."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.log.close()
+
+    def wait(self) -> int:
+        code = self.process.wait(timeout=180)
+        self.log.close()
+        return code
+
+
+def committed(orders: Orders) -> int:
+    if not orders.on_target("SELECT to_regclass('system.__dpone__chunk_receipts') IS NOT NULL")[0][0]:
+        return 0
+    return int(orders.on_target("SELECT count(*) FROM system.__dpone__chunk_receipts")[0][0])
+
+
+def wait_for_a_random_moment(orders: Orders, run: Run, dice: random.Random) -> None:
+    """Either any moment at all, or shortly after the first new receipt of this run."""
+    if dice.random() < 0.3:
+        deadline = time.monotonic() + dice.uniform(0.5, 8)
+        while time.monotonic() < deadline and run.process.poll() is None:
+            time.sleep(0.05)
+        return
+    before = committed(orders)
+    deadline = time.monotonic() + 30
+    while committed(orders) == before and time.monotonic() < deadline and run.process.poll() is None:
+        time.sleep(0.02)
+    time.sleep(dice.uniform(0, 0.3))
+
+
+def reads(log: Path) -> list[tuple[int, int]]:
+    """(chunk, epoch) of every COPY that the source server saw."""
+    return [(int(chunk), int(epoch)) for chunk, epoch in READ.findall(log.read_text(errors="replace"))]
+
+
+@pytest.mark.slow
+def test_ten_kills_and_a_resume_leave_exact_content(
+    big_orders: Orders, postgres: Embedded, tmp_path: Path
+) -> None:
+    orders = big_orders
+    dice = random.Random(SEED)
+    already_logged = len(reads(postgres.log))
+    run = Run(orders, tmp_path, "run", "--execute")
+    for _ in range(KILLS):
+        wait_for_a_random_moment(orders, run, dice)
+        run.kill()
+        old_or_new = orders.on_target("SELECT count(*) FROM landing.orders")[0][0]
+        assert old_or_new in (3, 60_000)
+        run = Run(orders, tmp_path, "resume")
+    code = run.wait()
+    assert code == 0, (tmp_path / "run.log").read_text()[-4000:]
+
+    source, target = orders.digests()
+    assert source == target
+    receipts = dict(orders.on_target("SELECT chunk_index, epoch FROM system.__dpone__chunk_receipts"))
+    assert len(receipts) == 96
+    assert orders.on_target("SELECT count(*) FROM system.__dpone__publications")[0][0] == 1
+    for chunk, epoch in reads(postgres.log)[already_logged:]:
+        assert epoch <= receipts[chunk], f"chunk {chunk} was read again after its receipt"
+    left = orders.on_target("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()")
+    assert left == [(0,)]
