@@ -63,7 +63,7 @@ TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,63}$")]
 class Block(BaseModel):
     """A mapping of the manifest: unknown keys are refused and nothing is converted in silence."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class TableBlock(Block):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.manifest_values import FINDINGS_ERROR
+from dpone_dagster.campaign.wording import nearest, shown
 
 _BACKFILL = "sink.strategy.backfill"
 _LATER = "is not in this version"
+_IDENTITY = "write letters, digits, `_`, `-`, `.` or `:`, such as orders_v1; a plain number needs quotes"
 
 # What to write, by path. Where nothing stands here, the allowed values or the key itself are said.
 _ADVICE: Mapping[str, str] = {
@@ -29,10 +31,12 @@ _ADVICE: Mapping[str, str] = {
     f"{_BACKFILL}.state": "write `state: {backend: audit_schema, schema: system, require_distributed_lock: true}`",
     f"{_BACKFILL}.state.backend": "write `backend: audit_schema`: shadow_swap keeps its ledger in the target database",
     f"{_BACKFILL}.state.require_distributed_lock": "write `require_distributed_lock: true`: lanes may run anywhere",
-    f"{_BACKFILL}.max_chunks": "write a number from 1 to 1000000",
+    f"{_BACKFILL}.state.schema": "write the state tables' schema, such as `system`: letters, digits and `_`",
+    f"{_BACKFILL}.backfill_id": _IDENTITY,
+    "source.options.xmin_execution.handoff_id": _IDENTITY,
     "source.options.xmin_execution.mode": "write `mode: initial`; increments are set under `dagster.incremental`",
     "state.atomicity": "write `atomicity: target_atomic`: a receipt commits with its rows",
-    "dagster.mapping.mode": f"write `mode: internal`, one run with lanes; `visible` and `summary` {_LATER}",
+    "dagster.mapping.mode": "write `mode: internal`, one run with lanes; mapped modes are not in this version",
     "dagster.owners": "write e-mail addresses or `team:name`",
     "dagster.tags": "use letters, digits, `_`, `-` and `.`, at most 63 of them",
 }
@@ -40,7 +44,6 @@ _NAMED_SOURCES: Mapping[object, str] = {
     "clickhouse": "ClickHouse is not supported as a source: it has no xmin to hand over",
     "kafka": "Kafka is not supported as a source: a topic has no table to cut into chunks",
 }
-_SHOWN_CHARACTERS = 60
 
 
 def findings_of(error: ValidationError, root: type[BaseModel]) -> list[Finding]:
@@ -61,36 +64,16 @@ def findings_of(error: ValidationError, root: type[BaseModel]) -> list[Finding]:
             meant.add(near)
             findings.append(finding)
         else:
-            findings.append(_finding(kind, place, item))
+            findings.append(_finding(kind, tuple(part for part in place if part != "[key]"), item, root))
     # A misspelt key is one fault, not an unknown key and a missing one.
     return [finding for finding in findings if not (finding.path in meant and finding.problem == "is missing")]
 
 
-def nearest(word: str, allowed: list[str]) -> str | None:
-    """The allowed word that was probably meant."""
-    return next(iter(difflib.get_close_matches(word, allowed, n=1, cutoff=0.6)), None)
-
-
-def shown(value: object) -> str:
-    """A value for a message: short, and hidden if it may hold a secret."""
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "no value"}[value]
-    if isinstance(value, Mapping):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list" if value else "an empty list"
-    text = str(value)
-    if "://" in text:
-        return "a URL"
-    short = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-    return repr(short) if isinstance(value, str) else short
-
-
 def _path(place: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in place if part != "[key]")
+    return ".".join(str(part) for part in place)
 
 
-def _finding(kind: str, place: tuple[int | str, ...], item: Any) -> Finding:
+def _finding(kind: str, place: tuple[int | str, ...], item: Any, root: type[BaseModel]) -> Finding:
     path = _path(place)
     if kind == "missing":
         return Finding(path, "is missing", _advice(place) or f"add `{place[-1]}`")
@@ -101,7 +84,7 @@ def _finding(kind: str, place: tuple[int | str, ...], item: Any) -> Finding:
     found = item["input"]
     if path == "source.type" and isinstance(found, str) and found in _NAMED_SOURCES:
         return Finding(path, f"found {shown(found)}: {_NAMED_SOURCES[found]}", _ADVICE[path])
-    return Finding(path, f"found {shown(found)}", _advice(place) or _allowed(kind, item))
+    return Finding(path, f"found {shown(found)}", _advice(place) or _limits(place, root) or _allowed(kind, item))
 
 
 def _advice(place: tuple[int | str, ...]) -> str | None:
@@ -111,12 +94,24 @@ def _advice(place: tuple[int | str, ...]) -> str | None:
     return _ADVICE.get(path) or (_ADVICE.get(parent) if parent in ("dagster.owners", "dagster.tags") else None)
 
 
+def _limits(place: tuple[int | str, ...], root: type[BaseModel]) -> str | None:
+    """The range of a number, as its field has it."""
+    field = _field_at(_model_at(root, place[:-1]), place[-1]) if place else None
+    metadata = field.metadata if field else []
+    limits = {end: getattr(item, end) for item in metadata for end in ("ge", "le") if hasattr(item, end)}
+    if "ge" not in limits:
+        return None
+    if "le" not in limits:
+        return f"write a number of at least {limits['ge']}"
+    return f"write a number from {limits['ge']} to {limits['le']}"
+
+
 def _allowed(kind: str, item: Any) -> str:
     if kind == "literal_error":
         return "write " + str(item["ctx"]["expected"]).replace("'", "`")
     if kind in ("model_type", "dict_type"):
         return "write a mapping of keys"
-    if kind == "string_type" and isinstance(item["input"], int | float):
+    if kind == "string_type" and isinstance(item["input"], int | float) and not isinstance(item["input"], bool):
         return "write it in quotes"
     message = str(item["msg"])
     return (
@@ -140,10 +135,14 @@ def _keys_of(model: type[BaseModel]) -> list[str]:
 def _model_at(model: type[BaseModel], place: tuple[int | str, ...]) -> type[BaseModel]:
     """The block at a place; a mapping's own keys (column names) lead to its block."""
     for part in place:
-        field = next((f for name, f in model.model_fields.items() if (f.alias or name) == part), None)
+        field = _field_at(model, part)
         if field is not None and (inner := _block_in(field.annotation)):
             model = inner
     return model
+
+
+def _field_at(model: type[BaseModel], key: int | str) -> FieldInfo | None:
+    return next((field for name, field in model.model_fields.items() if (field.alias or name) == key), None)
 
 
 def _block_in(annotation: Any) -> type[BaseModel] | None:

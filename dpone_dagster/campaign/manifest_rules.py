@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpone_dagster.campaign.errors import Finding
-from dpone_dagster.campaign.manifest_findings import nearest
+from dpone_dagster.campaign.wording import nearest, shown
 
 HOST_KEYS = ("airflow", "gitops")
 _HOST_HINTS: Mapping[str, str] = {
@@ -66,7 +66,11 @@ def _name(data: Mapping[Any, Any]) -> Iterator[Finding]:
     name = _at(data, "name")
     dataset = _at(data, "sink.table.name") if name is None else name
     if isinstance(dataset, str) and not _DATASET.fullmatch(dataset):
-        found = f"found {dataset!r}" if name is not None else f"is missing, and the table's {dataset!r} cannot be one"
+        found = (
+            f"found {shown(dataset)}"
+            if name is not None
+            else f"is missing, and the table's {shown(dataset)} cannot be one"
+        )
         yield Finding(
             "name", found, "write letters, digits and `_`, a letter first: it names assets, jobs and commands"
         )
@@ -78,7 +82,9 @@ def _key(data: Mapping[Any, Any]) -> Iterator[Finding]:
         yield Finding(f"{_STRATEGY}.unique_key", "names a column twice", "name each column once")
     if key and isinstance(column, str) and column not in key and _at(data, f"{_CHUNK}.immutable") is not True:
         advice = "chunk by a key column, or write `immutable: true` if a row never changes it (else it may load twice)"
-        yield Finding(f"{_CHUNK}.column", f"`{column}` is not part of unique_key [{', '.join(key)}]", advice)
+        yield Finding(
+            f"{_CHUNK}.column", f"{shown(column)} is not part of unique_key [{', '.join(map(shown, key))}]", advice
+        )
 
 
 def _columns(data: Mapping[Any, Any]) -> Iterator[Finding]:
@@ -89,7 +95,7 @@ def _columns(data: Mapping[Any, Any]) -> Iterator[Finding]:
         yield Finding("source.columns", "names a column twice", "name each column once")
     for column in _names(data, f"{_STRATEGY}.unique_key"):
         if column not in columns:
-            yield Finding(f"{_STRATEGY}.unique_key", f"`{column}` is not loaded", "add it to `source.columns`")
+            yield Finding(f"{_STRATEGY}.unique_key", f"{shown(column)} is not loaded", "add it to `source.columns`")
     options = _at(data, "sink.columns")
     for column in options if isinstance(options, Mapping) else ():
         if column not in columns:
@@ -102,7 +108,9 @@ def _one_database(data: Mapping[Any, Any]) -> Iterator[Finding]:
     sink, state = _at(data, "sink.type"), _at(data, "state.type")
     if isinstance(sink, str) and isinstance(state, str) and sink != state:
         yield Finding(
-            "state.type", f"found {state!r} beside sink.type {sink!r}", "let the state live in the sink's database"
+            "state.type",
+            f"found {shown(state)} beside sink.type {shown(sink)}",
+            "let the state live in the sink's database",
         )
     ends = [(_ref(data, side), _at(data, f"{side}.table")) for side in ("source", "sink")]
     if ends[0] == ends[1] and None not in ends[0]:

@@ -39,7 +39,7 @@ def null_is_a_word(value: object) -> object:
 def a_cron(value: str) -> str:
     """A cron line that a scheduler can read."""
     if problem := cron_problem(value):
-        raise PydanticCustomError("cron", "Input should be a five-field cron: it {problem}", {"problem": problem})
+        raise PydanticCustomError("cron", "Input should be a cron of five fields; {problem}", {"problem": problem})
     return value
 
 
