@@ -16,6 +16,7 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import IncrementPolicy, StatePolicy
 
 BACKFILL = "sink.strategy.backfill"
+LOCK = f"{BACKFILL}.state.require_distributed_lock"
 MINIMAL: dict[str, Any] = {
     "source": {
         "type": "postgres",
@@ -178,21 +179,9 @@ def test_without_xmin_there_is_no_handoff() -> None:
         ({"sink__strategy__unique_key": REMOVED}, "sink.strategy.unique_key", "unique_key: [id]"),
         ({"BACKFILL__state__backend": "local_file"}, f"{BACKFILL}.state.backend", "backend: audit_schema"),
         ({"BACKFILL__state": REMOVED}, f"{BACKFILL}.state", "backend: audit_schema"),
-        (
-            {"BACKFILL__state__require_distributed_lock": False},
-            f"{BACKFILL}.state.require_distributed_lock",
-            "require_distributed_lock: true",
-        ),
-        (
-            {"BACKFILL__state__require_distributed_lock": 1},
-            f"{BACKFILL}.state.require_distributed_lock",
-            "require_distributed_lock: true",
-        ),
-        (
-            {"BACKFILL__state__require_distributed_lock": REMOVED},
-            f"{BACKFILL}.state.require_distributed_lock",
-            "require_distributed_lock: true",
-        ),
+        ({"BACKFILL__state__require_distributed_lock": False}, LOCK, "require_distributed_lock: true"),
+        ({"BACKFILL__state__require_distributed_lock": 1}, LOCK, "require_distributed_lock: true"),
+        ({"BACKFILL__state__require_distributed_lock": REMOVED}, LOCK, "require_distributed_lock: true"),
         (
             {"state": {"type": "mssql", "connection_ref": "mssql_dwh", "atomicity": "best_effort"}},
             "state.atomicity",
@@ -231,6 +220,7 @@ def test_without_xmin_there_is_no_handoff() -> None:
         ({"dagster__tags": {"a b": "c"}}, "dagster.tags.a b", "letters, digits"),
         ({"sink__columns": {"x": {"on_bad_value": "skip"}}}, "sink.columns.x.on_bad_value", "`fail` or `null`"),
         ({"sink__table": "orders"}, "sink.table", "a mapping"),
+        ({"sink__connection_ref": "mssql-dwh"}, "sink.connection_ref", "DPONE_CONNECTION_<REF>"),
         ({"source__table__name": 7}, "source.table.name", "quotes"),
     ],
 )
