@@ -11,6 +11,7 @@ from dpone_dagster.campaign import errors
 from dpone_dagster.campaign.manifest import manifest_schema
 
 FOLDER = Path(__file__).parent
+Node = Mapping[str, Any]
 _EXIT_CODES = (
     (0, "done"),
     (1, "ran and did not succeed"),
@@ -46,7 +47,7 @@ def _manifest() -> str:
     lines = [
         "# The manifest",
         "",
-        "Unknown keys are refused, and everything that is wrong is said at once. `dpone manifest schema` prints the same",
+        "Unknown keys are refused, and all that is wrong is said at once. `dpone manifest schema` prints the same",
         "as JSON Schema for editors; `examples/orders.yaml` is one to start from.",
         "",
         "| key | value | default | what it is |",
@@ -73,7 +74,7 @@ def _keys(
             yield here, inner, name in required
 
 
-def _resolved(root: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(root: Node, node: Node) -> dict[str, Any]:
     """The node with its reference, or the one choice that is not null, put in its place."""
     if "$ref" in node:
         target = root["$defs"][node["$ref"].rpartition("/")[2]]
@@ -84,7 +85,7 @@ def _resolved(root: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any
     return dict(node)
 
 
-def _value(root: Mapping[str, Any], node: Mapping[str, Any]) -> str:
+def _value(root: Node, node: Node) -> str:
     if "const" in node:
         return f"`{_word(node['const'])}`"
     if "enum" in node:
@@ -101,7 +102,7 @@ def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _default(node: Mapping[str, Any]) -> str:
+def _default(node: Node) -> str:
     default = node.get("default")
     return "" if default is None else f"`{_word(default)}`"
 
