@@ -156,6 +156,8 @@ UNION ALL SELECT 'invalid index', format('%%s', i.indexrelid::regclass) FROM t J
     WHERE NOT (i.indisvalid AND i.indisready AND i.indislive)
 UNION ALL SELECT 'owner', pg_get_userbyid(relowner) FROM t WHERE NOT pg_has_role(relowner, 'USAGE')
 UNION ALL SELECT 'schema right', nspname FROM t WHERE NOT has_schema_privilege(relnamespace, 'CREATE')
+UNION ALL SELECT 'owner schema right', nspname FROM t JOIN pg_roles me ON me.rolname = current_user
+    WHERE NOT me.rolsuper AND me.oid <> relowner AND NOT has_schema_privilege(relowner, relnamespace, 'CREATE')
 ORDER BY 1, 2
 
 -- name: loadable_digest

@@ -51,6 +51,12 @@ def create_table(shadow: TableRef, live: Catalog, server_version: int) -> Iterat
         yield sql.SQL("ALTER TABLE {} SET ({})").format(identifier(shadow), sql.SQL(", ").join(options))
     for column in live.columns:
         yield from _column_settings(shadow, column)
+    # Here and not at the swap, so that a right that the login lacks stops it before anything is loaded.
+    yield _own(shadow, live.relation.owner)
+
+
+def _own(table: TableRef, owner: str) -> sql.Composed:
+    return sql.SQL("ALTER TABLE {} OWNER TO {}").format(identifier(table), sql.Identifier(owner))
 
 
 def _column_settings(shadow: TableRef, column: ColumnFacts) -> Iterator[sql.Composed]:
@@ -129,7 +135,7 @@ def carry(old: Catalog, new: Catalog) -> Iterator[sql.Composed]:
     """Give the table that now bears the live name what the old one had: owner, grants and comments."""
     table = old.table
     if new.relation.owner != old.relation.owner:
-        yield sql.SQL("ALTER TABLE {} OWNER TO {}").format(identifier(table), sql.Identifier(old.relation.owner))
+        yield _own(table, old.relation.owner)
     yield from _grants(old, new)
     yield comment_on_table(table, old.relation.comment)
     for column in old.columns:

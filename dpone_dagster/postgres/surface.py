@@ -67,6 +67,10 @@ _LOSSES: Mapping[str, tuple[str, str]] = {
     "function": ("is a function that would go on using the old table", _AFTER),
     "statistics object": (f"is an extended statistics object, which {_FOLLOWS}", _DROP),
     "owner": ("owns the table, and this login has not the owner's rights", "grant the owner's role to the login"),
+    "owner schema right": (
+        "is a schema in which the table's owner may not create a table, so it cannot be given the new one",
+        "GRANT CREATE ON SCHEMA to the owner",
+    ),
     "schema right": ("is a schema in which this login may not create a table", "GRANT CREATE ON SCHEMA"),
 }
 

@@ -207,11 +207,3 @@ def test_key_quality_counts_nulls_and_surplus_rows_as_the_column_compares(
     assert tables.count(table) == 8
     run(session, "TRUNCATE landing.k")
     assert tables.key_quality(table, ("a",)).duplicate_keys == 0
-
-
-def test_the_lanes_login_gets_no_foreign_default_tablespace(session: Session, tables: PostgresTables) -> None:
-    """The shadow lives where the live table lives, whatever the login's own default says."""
-    run(session, "SET default_tablespace = pg_default")
-    create(session, tables)
-    tables.build_indexes(SHADOW, live_of(tables))
-    assert session.connection.execute("SHOW default_tablespace").fetchone() == ("pg_default",)

@@ -121,7 +121,6 @@ def test_three_publications_leave_every_name_where_it_was(
         "COMMENT ON COLUMN landing.orders.code IS 'a %s {code}'",
         "COMMENT ON INDEX landing.partial IS 'an index'",
         "COMMENT ON CONSTRAINT the_key ON landing.orders IS 'a key'",
-        "COMMENT ON CONSTRAINT nn_id ON landing.orders IS 'a not-null'",
         "INSERT INTO landing.orders VALUES (0, 'old', 'old', 0)",
         "ALTER DEFAULT PRIVILEGES IN SCHEMA landing GRANT ALL ON TABLES TO dpone_swap_writer",
         "GRANT ALL ON SCHEMA landing TO dpone_swap_owner",
@@ -131,6 +130,8 @@ def test_three_publications_leave_every_name_where_it_was(
         "GRANT SELECT ON landing.orders TO PUBLIC",
         "REVOKE TRUNCATE ON landing.orders FROM dpone_swap_owner",
     )
+    if session.server_version >= 180000:
+        run(session, "COMMENT ON CONSTRAINT nn_id ON landing.orders IS 'a not-null'")
     before = facts(session, "landing.orders")
     for number in (1, 2, 3):
         rows = f"SELECT {number}, 'n{number}', 'c{number}', {number}"
@@ -140,6 +141,44 @@ def test_three_publications_leave_every_name_where_it_was(
         assert rows_of(session, f"landing.{quoted(backup.name)}") == [(number - 1,)]
         assert tables.shadow_owner(LIVE) == ""
         assert tables.shadow_owner(LIVE.sibling(shadow_name(LIVE, "", "stable"))) is None
+
+
+def test_a_login_that_is_only_a_member_of_the_owner_can_publish(
+    session: Session, tables: PostgresTables, roles: object
+) -> None:
+    run(
+        session,
+        "CREATE TABLE landing.orders (id int PRIMARY KEY)",
+        "COMMENT ON TABLE landing.orders IS 'live'",
+        "GRANT ALL ON SCHEMA landing TO dpone_swap_owner, dpone_swap_writer",
+        "GRANT dpone_swap_owner TO dpone_swap_writer",
+        "ALTER TABLE landing.orders OWNER TO dpone_swap_owner",
+        "GRANT SELECT ON landing.orders TO dpone_swap_reader",
+    )
+    before = facts(session, "landing.orders")
+    run(session, "SET ROLE dpone_swap_writer")
+    assert described(tables, LIVE).findings == ()
+    publish(session, tables, "1" * 64, "SELECT 1")
+    run(session, "RESET ROLE")
+    assert facts(session, "landing.orders") == before
+
+
+def test_an_owner_that_cannot_be_given_the_shadow_is_found_before_any_load(
+    session: Session, tables: PostgresTables, roles: object
+) -> None:
+    run(
+        session,
+        "CREATE TABLE landing.orders (id int PRIMARY KEY)",
+        "GRANT USAGE ON SCHEMA landing TO dpone_swap_owner",
+        "GRANT ALL ON SCHEMA landing TO dpone_swap_writer",
+        "GRANT dpone_swap_owner TO dpone_swap_writer",
+        "ALTER TABLE landing.orders OWNER TO dpone_swap_owner",
+        "SET ROLE dpone_swap_writer",
+    )
+    problems = [finding.problem for finding in described(tables, LIVE).findings]
+    run(session, "RESET ROLE")
+    assert len(problems) == 1
+    assert "owner may not create" in problems[0]
 
 
 def test_a_backup_is_swapped_back_by_the_same_call(session: Session, tables: PostgresTables) -> None:
@@ -162,6 +201,27 @@ def test_a_unique_index_without_primary_key(session: Session, tables: PostgresTa
     before = facts(session, "landing.orders")
     publish(session, tables, "1" * 64, "SELECT 1")
     assert facts(session, "landing.orders") == before
+
+
+def test_tablespaces_are_kept_for_table_and_index(session: Session, tables: PostgresTables) -> None:
+    run(session, "SET allow_in_place_tablespaces = on", "CREATE TABLESPACE dpone_swap_space LOCATION ''")
+    try:
+        run(
+            session,
+            "CREATE TABLE landing.orders (id int PRIMARY KEY, n int) TABLESPACE dpone_swap_space",
+            "CREATE INDEX here ON landing.orders (n) TABLESPACE dpone_swap_space",
+            "SET default_tablespace = dpone_swap_space",
+        )
+        publish(session, tables, "1" * 64, "SELECT 1, 1")
+        row = session.connection.execute(
+            "SELECT array_agg(c.relname::text ORDER BY 1) FROM pg_class c"
+            " JOIN pg_tablespace s ON s.oid = c.reltablespace"
+            " WHERE s.spcname = 'dpone_swap_space' AND c.relname IN ('orders', 'here', 'orders_pkey')"
+        ).fetchone()
+        assert row == (["here", "orders"],)
+        assert session.connection.execute("SHOW default_tablespace").fetchone() == ("dpone_swap_space",)
+    finally:
+        run(session, "DROP SCHEMA landing CASCADE", "DROP TABLESPACE dpone_swap_space")
 
 
 @pytest.mark.parametrize("name", ["select", 'q"q', "日本語", "MiXed", "%s", "{x}", "a.b", "it's", "n" * 63, "語" * 21])
