@@ -46,6 +46,7 @@ class Rows:
         self._after_first = after_first
         self.rows = rows
         self.bytes = 0
+        self.nulled = {'te"xt': 2}
 
     def __iter__(self) -> Iterator[bytes]:
         for number, batch in enumerate(self._batches):
@@ -113,6 +114,7 @@ def test_rows_and_receipt_are_committed_together(target: PostgresTarget, handle:
     assert kept(target) == (1000, 1)
     assert (receipt.rows, receipt.bytes, receipt.epoch) == (1000, stream.bytes, 5)
     assert receipt.committed_at is not None
+    assert receipt.nulled == {'te"xt': 2}
     assert target.ledger.receipt(RUN_KEY, 3) == receipt
     row = target.session.connection.execute("SELECT run_id, diagnostics FROM system.__dpone__chunk_receipts").fetchone()
     assert row == ("run-1", {})
