@@ -28,7 +28,8 @@ with_pip() {
     if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || ! usable .venv/bin/python; then
         "$1" -m venv --clear .venv
     fi
-    .venv/bin/python -m pip install --quiet --require-hashes --requirement requirements.lock
+    # The lock names every package, so pip has nothing to resolve.
+    .venv/bin/python -m pip install --quiet --no-deps --require-hashes --requirement requirements.lock
     # The build backend is pinned among the requirements, so nothing unpinned is fetched here.
     .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 }
