@@ -50,8 +50,8 @@ def _webserver() -> Iterator[str]:
         "DPONE_MANIFESTS": str(ROOT / "examples"),
     }
     command = [sys.executable, "-m", "dagster_webserver", "-m", "dpone_dagster.definitions"]
-    server = subprocess.Popen([*command, "-h", "127.0.0.1", "-p", str(port)], cwd=ROOT, env=environment)
     address = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen([*command, "-h", "127.0.0.1", "-p", str(port)], cwd=ROOT, env=environment)  # noqa: S603
     try:
         for _ in range(60):
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/server_info"):  # noqa: S310
