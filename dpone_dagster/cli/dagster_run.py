@@ -37,6 +37,8 @@ _CODED = re.compile(r"([A-Z][A-Z_]+): (.*)")
 _HOST_TAG = "dpone/host"
 _PID_TAG = "dpone/pid"
 _COMMAND_TAG = "dpone/command"
+# Whoever gave the command sees how it ends, so no daemon is to try it again behind his back.
+_TAGS = {"dagster/max_retries": "0"}
 _UNFINISHED = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 
@@ -77,7 +79,7 @@ def run_job(request: JobRequest) -> JobEnd:
         _close_dead_runs(instance, request.job)
         arguments = {"manifest": str(request.manifest), "job": request.job}
         job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)
-        tags = {_HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
+        tags = {**_TAGS, _COMMAND_TAG: request.command, _HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
         with execute_job(job, instance, tags=tags) as result:
             failures = () if result.success else _step_failures(instance, result.run_id)
             return JobEnd(result.run_id, result.success, interrupted(), log, failures)
