@@ -75,7 +75,7 @@ class Transfer:
         contract, digest = self.match(source)
         with source.read_chunk(self.read_of(contract, digest)) as stream:
             assert self._write(contract, stream) == stream.rows
-            return stream.nulled  # type: ignore[attr-defined]
+            return stream.nulled
 
     def _write(self, contract: ColumnContract, stream: object) -> int:
         names = sql.SQL(", ").join(sql.Identifier(column.target) for column in contract.columns)
