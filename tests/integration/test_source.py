@@ -234,6 +234,7 @@ def test_columns_that_are_not_read_may_change(database: str, source: PostgresSou
             "CREATE TABLE t (id int, v int GENERATED ALWAYS AS (id + 1) VIRTUAL)",
             "ALTER TABLE t ALTER v SET EXPRESSION AS (id + 2)",
         ),
+        ("CREATE TABLE t (v varchar(5))", "ALTER TABLE t ALTER v TYPE varchar(9)"),
         ("CREATE VIEW t AS SELECT 1 AS id", "CREATE OR REPLACE VIEW t AS SELECT 2 AS id"),
     ],
 )

@@ -181,6 +181,8 @@ def test_a_value_is_guarded_only_where_its_type_does_not_say_enough(
         ("integer", ColumnType("numeric"), None),
         ("integer", ColumnType("_int8", (), "array"), None),
         ("date", ColumnType("timestamptz"), "timestamptz"),
+        ("date", ColumnType("timestamp"), "timestamp"),
+        ("date", ColumnType("date"), "date"),
         ("date", ColumnType("time"), None),
         ("timestamp", ColumnType("timestamp"), "timestamp"),
         ("timestamp", ColumnType("date"), "timestamp"),
