@@ -1,0 +1,266 @@
+"""One SQL Server connection: settings, statements, transactions, error translation, cancel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpone_dagster.campaign.errors import DponeError, OutcomeUnknown, ServerUnreachable
+from dpone_dagster.mssql.address import Address, connection_string
+from dpone_dagster.mssql.driver import driver_name, load_pyodbc
+from dpone_dagster.mssql.faults import is_lost, readable, state_of, translate
+
+if TYPE_CHECKING:
+    import pyodbc
+
+# A control statement (locks, ledger, catalog) that takes longer than this is a fault; data statements have no bound.
+CONTROL_SECONDS = 5
+UNBOUNDED = 0
+_LOGIN_SECONDS = 15
+_KEYWORDS = {
+    "ConnectRetryCount": "0",  # a repaired connection has lost its locks without a word
+    "MARS_Connection": "no",
+    "ApplicationIntent": "ReadWrite",
+    # Deaths must be seen in seconds, while a long statement runs too.
+    "KeepAlive": "10",
+    "KeepAliveInterval": "5",
+}
+# Every option that changes what a statement means, whatever the login's or the database's defaults are.
+_SETTINGS = (
+    "SET XACT_ABORT ON; SET NOCOUNT ON; SET IMPLICIT_TRANSACTIONS OFF; SET CURSOR_CLOSE_ON_COMMIT OFF; "
+    "SET ANSI_NULLS ON; SET ANSI_NULL_DFLT_ON ON; SET ANSI_PADDING ON; SET ANSI_WARNINGS ON; SET ARITHABORT ON; "
+    "SET CONCAT_NULL_YIELDS_NULL ON; SET QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT OFF; "
+    "SET LANGUAGE us_english; SET DATEFORMAT ymd; SET DATEFIRST 7; SET ROWCOUNT 0; SET TEXTSIZE 2147483647; "
+    "SET LOCK_TIMEOUT -1; SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+)
+_WHO = (
+    "SELECT /* dpone:who */ CAST(@@SPID AS int), DB_NAME(), CONVERT(nvarchar(30), DATEADD(minute, "
+    "DATEDIFF(minute, SYSDATETIME(), SYSUTCDATETIME()), s.login_time), 126) "
+    "FROM sys.dm_exec_sessions AS s WHERE s.session_id = @@SPID"
+)
+
+Row = tuple[Any, ...]
+
+
+class Session:
+    """An autocommit connection with explicit transactions. Never reconnects: a new connection has no locks.
+
+    Every statement has a bound of its own in seconds; 0 means none.
+
+    Args:
+        url: `mssql://…`, secrets included; kept out of every message.
+        purpose: Goes into the application name, for people who look at sys.dm_exec_sessions.
+
+    Attributes:
+        address: Where it is connected to.
+        database: The database's name as the server has it.
+        session_id: Of the server.
+        login_at: Login time in UTC, ISO text: what tells two sessions of one id apart.
+
+    Raises:
+        ConnectionInvalid: The URL is not one of SQL Server.
+        DriverMissing: pyodbc or the ODBC driver is not there.
+        ServerUnreachable: No answer, or the login was refused.
+    """
+
+    def __init__(self, url: str, purpose: str) -> None:
+        self.address = Address.parse(url)
+        self.purpose = purpose
+        self._guard = threading.Lock()
+        self._cancels: list[Callable[[], object]] = []
+        self._in_transaction = False
+        self._doomed = False
+        self.connection = _connect(self.address, purpose)
+        self.execute(_SETTINGS)
+        session_id, database, login_at = self.row(_WHO) or (0, "", "")
+        self.session_id = int(session_id)
+        self.database = str(database)
+        self.login_at = str(login_at)
+
+    # ------------------------------------------------------------ statements
+
+    def rows(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> list[Row]:
+        """Execute and return all rows of the one result.
+
+        Args:
+            statement: T-SQL with `?` for each value.
+            values: Bound; `None` is NULL.
+            seconds: Bound of this statement; 0 for none.
+        """
+        with self._statement(seconds) as cursor:
+            _execute(cursor, statement, values)
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def row(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> Row | None:
+        """The first row of the result, or None."""
+        found = self.rows(statement, *values, seconds=seconds)
+        return found[0] if found else None
+
+    def value(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> Any:
+        """The first column of the first row.
+
+        Raises:
+            DponeError: There is no row.
+        """
+        found = self.row(statement, *values, seconds=seconds)
+        if found is None:
+            raise DponeError("the server answered with no row")
+        return found[0]
+
+    def execute(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> None:
+        """Execute for its effect; every result is read, so that a late error is not missed."""
+        with self._statement(seconds) as cursor:
+            _execute(cursor, statement, values)
+            while cursor.nextset():
+                pass
+
+    def changed(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> int:
+        """Execute one INSERT, UPDATE or DELETE and return how many rows it changed, as the server counts them."""
+        return int(self.value(f"{statement}\n;SELECT ROWCOUNT_BIG()", *values, seconds=seconds))
+
+    def insert_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
+        """Execute one INSERT for many rows in one packet stream."""
+        with self._statement(UNBOUNDED) as cursor:
+            cursor.fast_executemany = True
+            cursor.executemany(statement, rows)
+
+    @contextlib.contextmanager
+    def _statement(self, seconds: int) -> Iterator[pyodbc.Cursor]:
+        """One cursor with its own bound, cancellable while the block runs; errors come out as ours."""
+        if self._doomed:
+            # XACT_ABORT has rolled back; what came now would be committed by itself.
+            raise DponeError("a statement of this transaction has failed, so no other one may follow in it")
+        with self._translated():
+            self.connection.timeout = seconds  # taken over by cursors made from now on
+            cursor = self.connection.cursor()
+        try:
+            with self.cancellable(cursor.cancel), self._translated():
+                yield cursor
+        finally:
+            with contextlib.suppress(load_pyodbc().Error):
+                cursor.close()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except load_pyodbc().Error as error:
+            self._doomed = self._in_transaction
+            raise translate(error) from error
+
+    # ------------------------------------------------------------ transactions
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a block of `transaction` is open."""
+        return self._in_transaction
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One transaction: COMMIT at the end, ROLLBACK on any exception. A failed statement ends it for good.
+
+        Raises:
+            OutcomeUnknown: COMMIT was sent and its answer did not come.
+        """
+        if self._in_transaction:
+            raise DponeError("this session is in a transaction already")
+        self.execute("SET XACT_ABORT ON; BEGIN TRANSACTION")
+        self._in_transaction = True
+        try:
+            yield
+            if self._doomed:
+                raise DponeError("a statement of this transaction has failed; nothing of it was kept")
+        except BaseException:
+            self._rollback()
+            raise
+        self._commit()
+
+    def _commit(self) -> None:
+        pyodbc = load_pyodbc()
+        try:
+            with self._bare_cursor() as cursor:
+                left = cursor.execute("COMMIT TRANSACTION; SELECT /* dpone:committed */ @@TRANCOUNT").fetchval()
+        except pyodbc.Error as error:
+            self._in_transaction = False
+            if is_lost(error):
+                raise OutcomeUnknown("the connection broke while COMMIT was under way") from error
+            self._rollback()
+            raise translate(error) from error
+        self._in_transaction = False
+        if left != 0:
+            self._rollback()
+            raise DponeError(f"{left} transactions were still open after COMMIT; nothing was kept")
+
+    def _rollback(self) -> None:
+        # A broken connection has rolled back by itself; its error is already on its way.
+        self._in_transaction = self._doomed = False
+        with contextlib.suppress(load_pyodbc().Error), self._bare_cursor() as cursor:
+            cursor.execute("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
+
+    @contextlib.contextmanager
+    def _bare_cursor(self) -> Iterator[pyodbc.Cursor]:
+        """A cursor that nobody may cut: COMMIT and ROLLBACK end by themselves."""
+        self.connection.timeout = UNBOUNDED
+        cursor = self.connection.cursor()
+        try:
+            yield cursor
+        finally:
+            with contextlib.suppress(load_pyodbc().Error):
+                cursor.close()
+
+    # ------------------------------------------------------------ from other threads
+
+    @contextlib.contextmanager
+    def cancellable(self, cancel: Callable[[], object]) -> Iterator[None]:
+        """While the block runs, `cancel` of this session also calls this.
+
+        Args:
+            cancel: Cuts what the block does, from another thread; whatever it raises is ignored.
+        """
+        with self._guard:
+            self._cancels.append(cancel)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._cancels.remove(cancel)
+
+    def cancel(self) -> None:
+        """Cut what is in flight; safe from another thread; a no-op if nothing is."""
+        with self._guard:
+            for cancel in self._cancels:
+                with contextlib.suppress(Exception):
+                    cancel()
+
+    def close(self) -> None:
+        """Close the connection, which frees its locks."""
+        with contextlib.suppress(load_pyodbc().Error):
+            self.connection.close()
+
+
+def _execute(cursor: pyodbc.Cursor, statement: str, values: Sequence[object]) -> None:
+    if None in values:
+        # Without a size given the driver asks the server for every NULL's type, which fails in batches.
+        wide = (load_pyodbc().SQL_WVARCHAR, 1, 0)
+        cursor.setinputsizes([wide if value is None else None for value in values])
+    cursor.execute(statement, values) if values else cursor.execute(statement)
+
+
+def _connect(address: Address, purpose: str) -> Any:
+    pyodbc = load_pyodbc()
+    keywords = {
+        "Driver": driver_name(),
+        **address.keywords(),
+        **_KEYWORDS,
+        "APP": f"dpone {purpose}"[:128],
+        "WSID": os.uname().nodename[:128],
+    }
+    try:
+        return pyodbc.connect(connection_string(keywords), autocommit=True, timeout=_LOGIN_SECONDS)
+    except pyodbc.Error as error:
+        if state_of(error) == "HYT00":
+            raise ServerUnreachable(f"{address.host}:{address.port} did not answer within {_LOGIN_SECONDS} s") from None
+        raise ServerUnreachable(readable(error)) from None
