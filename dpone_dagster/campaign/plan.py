@@ -19,6 +19,7 @@ from dpone_dagster.campaign.ranges import (
     Step,
     UuidRanges,
 )
+from dpone_dagster.campaign.wording import shown
 
 ChunkKind = Literal["date", "timestamp", "integer", "uuid"]
 CHUNK_PATH = "sink.strategy.backfill.chunk"
@@ -176,10 +177,11 @@ def infer_kind(lower: str | None, buckets: int | None) -> ChunkKind | None:
     """The kind of a chunk column by the look of its lower bound; None if it cannot be told."""
     if lower is None:
         return "uuid" if buckets is not None else None
-    for kind, form in (("integer", _INTEGER), ("date", _DATE), ("timestamp", _INSTANT)):
-        if form.fullmatch(lower):
-            return kind  # type: ignore[return-value]  # the three literals above
-    return None
+    if _INTEGER.fullmatch(lower):
+        return "integer"
+    if not _DATE.match(lower):
+        return None
+    return "date" if _DATE.fullmatch(lower) else "timestamp"
 
 
 # ---------------------------------------------------------------- reading the specification
@@ -290,7 +292,7 @@ def _unreadable(field: str, text: str | None, read: Callable[[str], object], for
     try:
         read(text)
     except (ValueError, OverflowError):
-        return Finding(path, f"found {text[:60]!r}", f"write {form}")
+        return Finding(path, f"found {shown(text)}", f"write {form}")
     return None
 
 
@@ -301,7 +303,9 @@ def _empty_window(spec: ChunkSpec) -> list[Finding]:
     if lower < upper or (lower == upper and not exclusive):  # type: ignore[operator]  # one kind, one type
         return []
     relation = "after" if exclusive else "at or after"
-    return [Finding(f"{CHUNK_PATH}.to", f"found {spec.upper!r}", f"write a value {relation} `from` ({spec.lower})")]
+    return [
+        Finding(f"{CHUNK_PATH}.to", f"found {shown(spec.upper)}", f"write a value {relation} `from` ({spec.lower})")
+    ]
 
 
 def _uuid_findings(spec: ChunkSpec) -> list[Finding]:

@@ -1,0 +1,1 @@
+"""Papers, and the generator of those that are made from the code."""

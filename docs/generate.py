@@ -1,0 +1,121 @@
+"""Write the reference pages that are made from the code: `python -m docs.generate`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpone_dagster.campaign import errors
+from dpone_dagster.campaign.manifest import manifest_schema
+
+FOLDER = Path(__file__).parent
+Node = Mapping[str, Any]
+_EXIT_CODES = (
+    (0, "done"),
+    (1, "ran and did not succeed"),
+    (2, "refused before anything was touched"),
+    (3, "somebody else holds the campaign"),
+    (130, "interrupted"),
+)
+
+
+def pages() -> Mapping[str, str]:
+    """Every generated page by its file name."""
+    return {"errors.md": _errors(), "manifest.md": _manifest()}
+
+
+def _errors() -> str:
+    lines = ["# Errors", "", "Every error has a stable code, says where, and ends with the next step.", ""]
+    lines += ["| exit code | meaning |", "|---|---|", *(f"| {code} | {meaning} |" for code, meaning in _EXIT_CODES)]
+    lines += ["", "| code | exit | meaning | next step |", "|---|---|---|---|"]
+    for kind in sorted(_error_classes(), key=lambda k: k.code):
+        meaning = " ".join(inspect.getdoc(kind).split())  # type: ignore[union-attr]
+        lines.append(f"| `{kind.code}` | {kind.exit_code} | {_cell(meaning)} | {_cell(kind.next_step)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _error_classes() -> Iterator[type[errors.DponeError]]:
+    for kind in vars(errors).values():
+        if inspect.isclass(kind) and issubclass(kind, errors.DponeError) and "code" in vars(kind):
+            yield kind
+
+
+def _manifest() -> str:
+    schema = manifest_schema()
+    lines = [
+        "# The manifest",
+        "",
+        "Unknown keys are refused, and all that is wrong is said at once. `dpone manifest schema` prints the same",
+        "as JSON Schema for editors; `examples/orders.yaml` is one to start from.",
+        "",
+        "| key | value | default | what it is |",
+        "|---|---|---|---|",
+    ]
+    for path, node, required in _keys(schema, schema, ""):
+        default = "required" if required else _default(node)
+        lines.append(f"| `{path}` | {_cell(_value(schema, node))} | {default} | {_cell(node.get('description', ''))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _keys(
+    root: Mapping[str, Any], block: Mapping[str, Any], path: str
+) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    required = block.get("required", ())
+    for name, node in block.get("properties", {}).items():
+        inner = _resolved(root, node)
+        here = f"{path}{name}"
+        if "properties" in inner:
+            yield from _keys(root, inner, f"{here}.")
+        elif named := [n for n in inner.get("patternProperties", {}).values() if "$ref" in n]:
+            yield from _keys(root, _resolved(root, named[0]), f"{here}.<name>.")
+        else:
+            yield here, inner, name in required
+
+
+def _resolved(root: Node, node: Node) -> dict[str, Any]:
+    """The node with its reference, or the one choice that is not null, put in its place."""
+    if "$ref" in node:
+        target = root["$defs"][node["$ref"].rpartition("/")[2]]
+        return {**_resolved(root, target), **{k: v for k, v in node.items() if k != "$ref"}}
+    choices = [c for c in node.get("anyOf", ()) if c.get("type") != "null"]
+    if len(choices) == 1:
+        return {**_resolved(root, choices[0]), **{k: v for k, v in node.items() if k != "anyOf"}}
+    return dict(node)
+
+
+def _value(root: Node, node: Node) -> str:
+    if "const" in node:
+        return f"`{_word(node['const'])}`"
+    if "enum" in node:
+        return ", ".join(f"`{_word(v)}`" for v in node["enum"] if v is not None)
+    kind = node.get("type", "")
+    if kind == "array":
+        return f"list of {_value(root, _resolved(root, node['items']))}"
+    kind = " or ".join(kind) if isinstance(kind, list) else kind
+    low, high = node.get("minimum"), node.get("maximum")
+    return f"{kind} {low if low is not None else ''}..{high if high is not None else ''}" if low is not None else kind
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _default(node: Node) -> str:
+    default = node.get("default")
+    return "" if default is None else f"`{_word(default)}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

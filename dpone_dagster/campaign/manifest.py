@@ -1,0 +1,348 @@
+"""The manifest: the public YAML contract. What this version does not do is not in these types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from dpone_dagster.campaign.contract import ColumnOption
+from dpone_dagster.campaign.errors import Finding, ManifestInvalid
+from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, LEASE_TTL_SECONDS
+from dpone_dagster.campaign.manifest_findings import findings_of
+from dpone_dagster.campaign.manifest_rules import HOST_KEYS, cross_findings, host_findings, token_findings
+from dpone_dagster.campaign.manifest_values import (
+    a_boolean,
+    a_cron,
+    a_timezone,
+    as_text,
+    folded_connection_id,
+    null_is_a_word,
+    planned,
+    with_connection_id,
+)
+from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.campaign.plan import ChunkKind, ChunkSpec, Plan, infer_kind
+from dpone_dagster.campaign.spec import (
+    HARD_CHUNK_LIMIT,
+    CampaignSpec,
+    IncrementPolicy,
+    PublicationPolicy,
+    RetryPolicy,
+    StatePolicy,
+)
+
+DEFAULT_MAX_CHUNKS = 10_000
+MAX_LANES = 64
+
+Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
+ConnectionRef = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+StateSchema = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+CampaignId = Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$")]
+Text = Annotated[str, BeforeValidator(as_text), WithJsonSchema({"type": ["string", "integer"]})]
+Yes = Annotated[Literal[True], BeforeValidator(a_boolean)]
+No = Annotated[Literal[False], BeforeValidator(a_boolean)]
+BadValue = Annotated[
+    Literal["fail", "null"], BeforeValidator(null_is_a_word), WithJsonSchema({"enum": ["fail", "null", None]})
+]
+Owner = Annotated[str, Field(pattern=r"^(team:[A-Za-z0-9_]+|[^@\s:]+@[^@\s]+\.[^@\s]+)$")]
+TagKey = Annotated[str, Field(pattern=r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$")]
+TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,63}$")]
+
+
+class Block(BaseModel):
+    """A mapping of the manifest: unknown keys are refused and nothing is converted in silence."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+
+class TableBlock(Block):
+    """A table by schema and name, both as the catalog has them."""
+
+    schema_name: Name = Field(alias="schema")
+    name: Name
+
+    @property
+    def ref(self) -> TableRef:
+        """The table."""
+        return TableRef(self.schema_name, self.name)
+
+
+class XminBlock(Block):
+    """The handoff from the campaign to increments."""
+
+    mode: Literal["initial"]
+    handoff_id: CampaignId = Field(description="Names one source and one target for good.")
+
+
+class SourceOptionsBlock(Block):
+    """How increments find changed rows."""
+
+    incremental_strategy: Literal["xmin"] | None = None
+    xmin_execution: XminBlock | None = None
+
+
+class Connected(Block):
+    """A block with a connection; `connection_id` is an older word for `connection_ref`."""
+
+    model_config = ConfigDict(json_schema_extra=with_connection_id)
+    connection_ref: ConnectionRef = Field(description="Resolves to DPONE_CONNECTION_<REF>.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fold_connection_id(cls, data: Any) -> Any:
+        return folded_connection_id(data)
+
+
+class SourceBlock(Connected):
+    """Where rows come from."""
+
+    type: Literal["postgres"]
+    table: TableBlock
+    columns: Annotated[list[Name], Field(min_length=1)] | None = Field(
+        default=None, description="Columns to load; all of the target's if left out."
+    )
+    options: SourceOptionsBlock = Field(default_factory=SourceOptionsBlock)
+
+
+class ColumnBlock(Block):
+    """What to do with one column."""
+
+    on_bad_value: BadValue = Field(default="fail", description="`fail` the chunk, or set `null` and count.")
+    representation: Literal["text", "json"] | None = Field(
+        default=None, description="For types without an exact home in the target."
+    )
+
+
+class ChunkBlock(Block):
+    """How the table is cut."""
+
+    column: Name
+    kind: ChunkKind | None = Field(default=None, description="Inferred from `from` if left out.")
+    lower: Text | None = Field(default=None, alias="from")
+    upper: Text | None = Field(default=None, alias="to", description="Inclusive; exclusive for kind timestamp.")
+    step: Text | None = Field(default=None, description="Nh, Nd, Nw, Nmo, Ny, or a whole number for kind integer.")
+    buckets: int | None = Field(default=None, description="For kind uuid.")
+    immutable: bool = Field(default=False, description="Your word that a row never changes this column.")
+
+    @model_validator(mode="after")
+    def _can_be_planned(self) -> ChunkBlock:
+        planned(self.spec)
+        return self
+
+    def spec(self) -> ChunkSpec:
+        """The chunk specification.
+
+        Raises:
+            ManifestInvalid: It cannot be planned.
+        """
+        kind = self.kind or infer_kind(self.lower, self.buckets)
+        if kind is None:
+            path = "sink.strategy.backfill.chunk.from"
+            advice = "write a date, timestamp or whole number, or `kind: uuid` with `buckets`"
+            raise ManifestInvalid("", findings=[Finding(path, "tells no kind of chunk", advice)])
+        return ChunkSpec(kind, self.column, self.lower, self.upper, self.step, self.buckets, self.immutable)
+
+
+class PublicationBlock(Block):
+    """How the loaded rows become visible."""
+
+    mode: Literal["shadow_swap"]
+    retain_backup: Yes = True
+    artifact_scope: Literal["stable", "campaign"] = "stable"
+
+
+class CampaignStateBlock(Block):
+    """The ledger."""
+
+    backend: Literal["audit_schema"]
+    schema_name: StateSchema = Field(alias="schema")
+    require_distributed_lock: Yes
+
+
+class BackfillBlock(Block):
+    """How the campaign runs."""
+
+    inner_mode: Literal["incremental_append"]
+    publication: PublicationBlock
+    state: CampaignStateBlock
+    chunk: ChunkBlock
+    backfill_id: CampaignId | None = Field(default=None, description="Pins the campaign's identity.")
+    parallel_workers: int = Field(default=1, ge=1, le=MAX_LANES, description="Lanes.")
+    retry_policy: RetryPolicy = "non_committed"
+    on_chunk_failure: Literal["stop", "continue"] = "stop"
+    drain_timeout_seconds: int = Field(default=300, ge=1, le=86_400)
+    lease_ttl_minutes: int | None = Field(default=None, ge=1, description="Accepted and overridden.")
+    max_chunks: int = Field(default=DEFAULT_MAX_CHUNKS, ge=1, le=HARD_CHUNK_LIMIT)
+    verification: Literal["row_count"] = "row_count"
+    allow_empty: bool = Field(default=False, description="Let an empty source replace a non-empty table.")
+
+
+class StrategyBlock(Block):
+    """The load strategy."""
+
+    mode: Literal["backfill"]
+    unique_key: list[Name] = Field(min_length=1)
+    only_new_rows: No = False
+    backfill: BackfillBlock
+
+
+class SinkBlock(Connected):
+    """Where rows go."""
+
+    type: Literal["postgres", "mssql"]
+    table: TableBlock
+    columns: dict[Name, ColumnBlock] = Field(default_factory=dict)
+    strategy: StrategyBlock
+
+
+class StateBlock(Connected):
+    """Where the state lives: the sink's own server and database."""
+
+    type: Literal["postgres", "mssql"]
+    atomicity: Literal["target_atomic"]
+    provisioning: Literal["auto", "external"] = "auto"
+
+
+class IncrementBlock(Block):
+    """The increments after the handoff."""
+
+    cron: Annotated[str, AfterValidator(a_cron)] | None = Field(default=None, description="By hand only if left out.")
+    timezone: Annotated[str, AfterValidator(a_timezone)] = "UTC"
+    reconcile_deletes: Literal["first", "always", "never"] = "first"
+    max_delete_fraction: float = Field(default=0.2, ge=0, le=1)
+    max_delete_rows: int | None = Field(default=None, ge=0)
+
+
+class MappingBlock(Block):
+    """How chunks are spread over runs; the limits are read by the modes of more than one run."""
+
+    mode: Literal["internal"] = "internal"
+    max_items: int | None = Field(default=None, ge=1, le=200)
+    max_active: int | None = Field(default=None, ge=1, le=64)
+    pool: Name | None = None
+
+
+class DagsterBlock(Block):
+    """What belongs to the host."""
+
+    lanes: int | None = Field(default=None, ge=1, le=MAX_LANES, description="May only lower `parallel_workers`.")
+    max_partitions: int = Field(default=2_000, ge=1, le=10_000, description="Above it a partition is a chunk group.")
+    mapping: MappingBlock = Field(default_factory=MappingBlock)
+    incremental: IncrementBlock = Field(default_factory=IncrementBlock)
+    owners: list[Owner] = Field(default_factory=list)
+    tags: dict[TagKey, TagValue] = Field(default_factory=dict)
+
+
+class Manifest(Block):
+    """One campaign: a table, its target, and how it is loaded."""
+
+    name: str | None = Field(default=None, description="Of the dataset; the target table's name if left out.")
+    source: SourceBlock
+    sink: SinkBlock
+    state: StateBlock | None = None
+    dagster: DagsterBlock = Field(default_factory=DagsterBlock)
+
+    @property
+    def dataset(self) -> str:
+        """The dataset's name."""
+        return self.name or self.sink.table.name
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        """Keys that are accepted and have no effect."""
+        minutes = self.sink.strategy.backfill.lease_ttl_minutes
+        if minutes is None:
+            return ()
+        problem = f"{minutes} is overridden: leases last {LEASE_TTL_SECONDS} s, renewed every {LEASE_RENEW_SECONDS} s"
+        return (Finding("sink.strategy.backfill.lease_ttl_minutes", problem),)
+
+    def to_spec(self) -> CampaignSpec:
+        """The campaign with every default resolved.
+
+        Raises:
+            TooManyChunks: The plan has more chunks than `max_chunks`.
+        """
+        strategy, backfill, host = self.sink.strategy, self.sink.strategy.backfill, self.dagster
+        chunk = backfill.chunk.spec()
+        Plan(chunk).require_at_most(backfill.max_chunks)
+        xmin = self.source.options.xmin_execution
+        return CampaignSpec(
+            dataset=self.dataset,
+            backfill_id=backfill.backfill_id,
+            source_ref=self.source.connection_ref,
+            source=self.source.table.ref,
+            source_columns=tuple(self.source.columns) if self.source.columns else None,
+            sink_type=self.sink.type,
+            sink_ref=self.sink.connection_ref,
+            target=self.sink.table.ref,
+            column_options={
+                name: ColumnOption(column.on_bad_value, column.representation)
+                for name, column in self.sink.columns.items()
+            },
+            unique_key=tuple(strategy.unique_key),
+            chunk=chunk,
+            state=self._state(),
+            lanes=host.lanes or backfill.parallel_workers,
+            max_partitions=host.max_partitions,
+            retry_policy=backfill.retry_policy,
+            on_chunk_failure=backfill.on_chunk_failure,
+            drain_timeout_seconds=backfill.drain_timeout_seconds,
+            publication=PublicationPolicy(backfill.publication.mode, backfill.publication.artifact_scope),
+            allow_empty=backfill.allow_empty,
+            handoff_id=xmin.handoff_id if xmin else None,
+            increment=IncrementPolicy(**host.incremental.model_dump()),
+            owners=tuple(host.owners),
+            tags=host.tags,
+        )
+
+    def _state(self) -> StatePolicy:
+        schema = self.sink.strategy.backfill.state.schema_name
+        if self.state is None:
+            return StatePolicy(schema, self.sink.connection_ref)
+        return StatePolicy(schema, self.state.connection_ref, self.state.provisioning)
+
+
+def parse_manifest(data: object) -> Manifest:
+    """Read a manifest from plain data.
+
+    Args:
+        data: What the YAML says.
+
+    Raises:
+        ManifestInvalid: All that is wrong, each with its path; no value of an unknown key is repeated.
+    """
+    if not isinstance(data, Mapping):
+        raise ManifestInvalid("the manifest is not a mapping", findings=[Finding("", "is not a mapping of keys")])
+    tokens = token_findings(data)
+    unresolved = {finding.path for finding in tokens}
+    manifest, problems = _validated({key: value for key, value in data.items() if key not in HOST_KEYS})
+    rest = [finding for finding in (*problems, *cross_findings(data)) if finding.path not in unresolved]
+    findings = list(dict.fromkeys([*host_findings(data), *tokens, *rest]))
+    if manifest is None or findings:
+        noun = "problem" if len(findings) == 1 else "problems"
+        raise ManifestInvalid(f"the manifest has {len(findings)} {noun}", findings=findings)
+    return manifest
+
+
+def manifest_schema() -> dict[str, Any]:
+    """The JSON Schema of the manifest, for editors."""
+    schema = Manifest.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "dpone-dagster manifest"}
+
+
+def _validated(data: dict[Any, Any]) -> tuple[Manifest | None, list[Finding]]:
+    try:
+        return Manifest.model_validate(data), []
+    except ValidationError as error:
+        return None, findings_of(error, Manifest)

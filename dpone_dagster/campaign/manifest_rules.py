@@ -1,0 +1,182 @@
+"""Rules between keys of the manifest. They read plain data, so that they speak up beside any other error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.wording import nearest, shown
+
+HOST_KEYS = ("airflow", "gitops")
+_HOST_HINTS: Mapping[str, str] = {
+    "mapping": "use `dagster.mapping`",
+    "outlets": "let downstream assets depend on `published_target`",
+    "schedule": "use `dagster.incremental.cron`",
+    "owner": "use `dagster.owners`",
+    "owners": "use `dagster.owners`",
+    "tags": "use `dagster.tags`",
+    "pool": "lanes of a campaign share one Dagster pool by themselves",
+    "retries": "leave it out: `dpone backfill resume` continues from the receipts",
+}
+_DATASET = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+_DEEPEST = 32
+_STRATEGY = "sink.strategy"
+_CHUNK = f"{_STRATEGY}.backfill.chunk"
+_XMIN = "source.options"
+
+
+def token_findings(data: Mapping[Any, Any]) -> list[Finding]:
+    """Every `{{ token }}`: a campaign that swaps loads one fixed range."""
+    return [
+        Finding(
+            path, "holds an unresolved `{{ token }}`", "write the value itself: shadow_swap loads one fixed range once"
+        )
+        for path, text in _texts(data, "", 0)
+        if "{{" in text
+    ]
+
+
+def host_findings(data: Mapping[Any, Any]) -> list[Finding]:
+    """Keys of another host, each with what takes its place in Dagster."""
+    findings: list[Finding] = []
+    for key in HOST_KEYS:
+        if key not in data:
+            continue
+        known = list(_hinted(data[key], key, 0))
+        hint = "leave it out: what belongs to the host stands in the `dagster` block"
+        findings += [Finding(path, "belongs to another host", advice) for path, advice in known or [(key, hint)]]
+    return findings
+
+
+def cross_findings(data: Mapping[Any, Any]) -> list[Finding]:
+    """Everything that is wrong between keys that are right by themselves."""
+    return [
+        *_name(data),
+        *_key(data),
+        *_columns(data),
+        *_one_database(data),
+        *_lanes(data),
+        *_increments(data),
+    ]
+
+
+def _name(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    name = _at(data, "name")
+    dataset = _at(data, "sink.table.name") if name is None else name
+    if isinstance(dataset, str) and not _DATASET.fullmatch(dataset):
+        found = (
+            f"found {shown(dataset)}"
+            if name is not None
+            else f"is missing, and the table's {shown(dataset)} cannot be one"
+        )
+        yield Finding(
+            "name", found, "write letters, digits and `_`, a letter first: it names assets, jobs and commands"
+        )
+
+
+def _key(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    key, column = _names(data, f"{_STRATEGY}.unique_key"), _at(data, f"{_CHUNK}.column")
+    if len(set(key)) < len(key):
+        yield Finding(f"{_STRATEGY}.unique_key", "names a column twice", "name each column once")
+    if key and isinstance(column, str) and column not in key and _at(data, f"{_CHUNK}.immutable") is not True:
+        advice = "chunk by a key column, or write `immutable: true` if a row never changes it (else it may load twice)"
+        yield Finding(
+            f"{_CHUNK}.column", f"{shown(column)} is not part of unique_key [{', '.join(map(shown, key))}]", advice
+        )
+
+
+def _columns(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    columns = _names(data, "source.columns")
+    if not columns:
+        return
+    if len(set(columns)) < len(columns):
+        yield Finding("source.columns", "names a column twice", "name each column once")
+    for column in _names(data, f"{_STRATEGY}.unique_key"):
+        if column not in columns:
+            yield Finding(f"{_STRATEGY}.unique_key", f"{shown(column)} is not loaded", "add it to `source.columns`")
+    options = _at(data, "sink.columns")
+    for column in options if isinstance(options, Mapping) else ():
+        if column not in columns:
+            near = nearest(str(column), columns)
+            advice = f"did you mean `{near}`?" if near else "add it to `source.columns`"
+            yield Finding(f"sink.columns.{column}", "is not loaded", advice)
+
+
+def _one_database(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    sink, state = _at(data, "sink.type"), _at(data, "state.type")
+    if isinstance(sink, str) and isinstance(state, str) and sink != state:
+        yield Finding(
+            "state.type",
+            f"found {shown(state)} beside sink.type {shown(sink)}",
+            "let the state live in the sink's database",
+        )
+    ends = [(_ref(data, side), _at(data, f"{side}.table")) for side in ("source", "sink")]
+    if ends[0] == ends[1] and None not in ends[0]:
+        yield Finding("sink.table", "is the source table itself", "name another table or connection")
+
+
+def _lanes(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    lanes, workers = _at(data, "dagster.lanes"), _at(data, f"{_STRATEGY}.backfill.parallel_workers")
+    most = 1 if workers is None else workers
+    if isinstance(lanes, int) and isinstance(most, int) and lanes > most:
+        yield Finding(
+            "dagster.lanes", f"{lanes} is above parallel_workers {most}", "it may only lower `parallel_workers`"
+        )
+
+
+def _increments(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    strategy, handoff = _at(data, f"{_XMIN}.incremental_strategy"), _at(data, f"{_XMIN}.xmin_execution")
+    whole = (
+        "write `incremental_strategy: xmin` and `xmin_execution: {mode: initial, handoff_id: …}` under source.options"
+    )
+    if strategy is None and handoff is not None:
+        yield Finding(f"{_XMIN}.incremental_strategy", "is missing beside xmin_execution", whole)
+    if strategy is not None and handoff is None:
+        yield Finding(f"{_XMIN}.xmin_execution", "is missing beside incremental_strategy", whole)
+    if _at(data, "dagster.incremental") is not None and strategy is None and handoff is None:
+        yield Finding("dagster.incremental", "has no handoff to start from", whole)
+
+
+# ---------------------------------------------------------------- reading plain data
+
+
+def _at(data: Any, path: str) -> Any:
+    for key in path.split("."):
+        if not isinstance(data, Mapping):
+            return None
+        data = data.get(key)
+    return data
+
+
+def _names(data: Mapping[Any, Any], path: str) -> list[str]:
+    value = _at(data, path)
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _ref(data: Mapping[Any, Any], side: str) -> str | None:
+    ref = _at(data, f"{side}.connection_ref") or _at(data, f"{side}.connection_id")
+    return ref.upper() if isinstance(ref, str) else None
+
+
+def _texts(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
+    """Every text with its path; a mapping that holds itself ends at a depth that no manifest has."""
+    if isinstance(value, str):
+        yield path, value
+    elif depth < _DEEPEST and isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _texts(inner, f"{path}.{key}" if path else str(key), depth + 1)
+    elif depth < _DEEPEST and isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _texts(inner, f"{path}.{number}", depth + 1)
+
+
+def _hinted(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
+    if depth >= _DEEPEST or not isinstance(value, Mapping):
+        return
+    for key, inner in value.items():
+        if key in _HOST_HINTS:
+            yield f"{path}.{key}", _HOST_HINTS[key]
+        else:
+            yield from _hinted(inner, f"{path}.{key}", depth + 1)

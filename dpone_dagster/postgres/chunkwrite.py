@@ -1,0 +1,145 @@
+"""One chunk into the shadow: receipt, rows and proof in one transaction of the session that holds the chunk's lock."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+from psycopg import errors as pg
+from psycopg import sql
+
+from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, LeaseLost, ReceiptMismatch
+from dpone_dagster.campaign.ledger import Claim
+from dpone_dagster.campaign.names import campaign_lock, chunk_lock
+from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.ports import ChunkWrite, RowStream
+from dpone_dagster.postgres.catalog import identifier, loadable_digest
+from dpone_dagster.postgres.fence import lock_key
+from dpone_dagster.postgres.queries import in_schema
+from dpone_dagster.postgres.session import Session
+
+# Below this a block costs more in calls than in bytes; above it memory is all that grows.
+_BLOCK_BYTES = 64 * 1024
+
+
+def write_chunk(
+    session: Session, state_schema: str, claim: Claim, write: ChunkWrite, stream: RowStream
+) -> ChunkReceipt:
+    """Append one chunk and its receipt in one transaction; see the port for what is guaranteed and raised.
+
+    An exception while the stream is read, of whatever kind, ends the COPY with an error and rolls everything back.
+    """
+    receipt = ChunkReceipt(
+        run_key=claim.run_key,
+        chunk_index=claim.chunk_index,
+        receipt_id=uuid.uuid4().hex,
+        plan_hash=write.plan_hash,
+        contract_hash=write.contract.sha256,
+        binding=write.binding,
+        epoch=claim.epoch,
+        rows=0,
+    )
+    writer = _Writer(session, state_schema, claim, write)
+    with session.transaction():
+        writer.insert_receipt(receipt)
+        writer.prove_shadow()
+        rows = writer.copy(stream)
+        if rows != stream.rows:
+            raise CountMismatch(f"chunk {claim.chunk_index}: {stream.rows} rows read, {rows} rows written")
+        return writer.complete_receipt(receipt, rows, stream.bytes)
+
+
+class _Writer:
+    """The steps of one chunk's transaction."""
+
+    def __init__(self, session: Session, state_schema: str, claim: Claim, write: ChunkWrite) -> None:
+        self._session = session
+        self._schema = state_schema
+        self._queries = in_schema("chunkwrite.sql", state_schema)
+        self._claim = claim
+        self._write = write
+
+    def insert_receipt(self, receipt: ChunkReceipt) -> None:
+        """Insert it, if chunk and campaign are held by this session under this epoch."""
+        claim = self._claim
+        values = {
+            "run_key": claim.run_key,
+            "chunk_index": claim.chunk_index,
+            "epoch": claim.epoch,
+            "chunk_lock": lock_key(chunk_lock(self._schema, claim.run_key, claim.chunk_index)),
+            "campaign_lock": lock_key(campaign_lock(self._schema, claim.run_key)),
+            "receipt_id": receipt.receipt_id,
+            "plan_hash": receipt.plan_hash,
+            "contract_hash": receipt.contract_hash,
+            "binding": receipt.binding,
+            "run_id": claim.worker.run_id,
+        }
+        try:
+            row = self._session.connection.execute(self._queries["insert_receipt"], values).fetchone()
+        except pg.UniqueViolation as error:
+            raise ReceiptMismatch(
+                f"chunk {claim.chunk_index} has a receipt already", next_step="Probe the receipt again."
+            ) from error
+        words = (
+            f"epoch {claim.epoch} is not the running one",
+            "its lock is not held by this session",
+            "the campaign's lock is not held by this session",
+        )
+        lost = [word for word, held in zip(words, row or (False, False, False), strict=True) if not held]
+        if lost:
+            raise LeaseLost(f"chunk {claim.chunk_index}: {'; '.join(lost)}")
+
+    def prove_shadow(self) -> None:
+        """The shadow is the object of prepare, in its shape of prepare, and stays so until the transaction ends."""
+        write = self._write
+        found = loadable_digest(self._session, write.shadow, lock=True)
+        if found is None or found[0] != write.shadow_object_id:
+            raise CatalogDrift(f"{write.shadow} was replaced since the campaign was prepared")
+        if found[1] != write.shadow_digest:
+            raise CatalogDrift(f"{write.shadow} was altered since the campaign was prepared")
+
+    def copy(self, stream: RowStream) -> int:
+        """COPY the stream's bytes as they are; returns the number of rows the server counted."""
+        names = sql.SQL(", ").join(sql.Identifier(column.target) for column in self._write.contract.columns)
+        claim = self._claim
+        # Whoever reads the run key off a session's statement can look up everything else.
+        label = f"/* dpone:copy_chunk {claim.run_key[:12]} chunk={claim.chunk_index:d} epoch={claim.epoch:d} */"
+        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary) {}").format(
+            identifier(self._write.shadow),
+            names,
+            sql.SQL(label),
+        )
+        with self._session.connection.cursor() as cursor:
+            with cursor.copy(statement) as copy:
+                for block in _blocks(stream):
+                    copy.write(block)
+            return cursor.rowcount
+
+    def complete_receipt(self, receipt: ChunkReceipt, rows: int, size: int) -> ChunkReceipt:
+        """Fill in what the COPY has proven; the server's clock tells when."""
+        values = {
+            "run_key": receipt.run_key,
+            "chunk_index": receipt.chunk_index,
+            "receipt_id": receipt.receipt_id,
+            "rows": rows,
+            "bytes": size,
+        }
+        row = self._session.connection.execute(self._queries["complete_receipt"], values).fetchone()
+        if row is None:
+            raise LeaseLost(f"chunk {receipt.chunk_index}: its receipt vanished while it was written")
+        return replace(receipt, rows=rows, bytes=size, committed_at=row[0])
+
+
+def _blocks(stream: RowStream) -> Iterator[bytes]:
+    """The stream in blocks worth a call each."""
+    parts: list[bytes] = []
+    size = 0
+    for batch in stream:
+        parts.append(batch)
+        size += len(batch)
+        if size >= _BLOCK_BYTES:
+            yield b"".join(parts) if len(parts) > 1 else batch
+            parts, size = [], 0
+    if parts:
+        yield b"".join(parts)

@@ -1,0 +1,116 @@
+"""The swap: live → backup, shadow → live, with every name, right and comment where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from psycopg import errors as pg
+from psycopg import sql
+
+from dpone_dagster.campaign.errors import CatalogDrift, PublicationBlocked
+from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.ports import TargetTable
+from dpone_dagster.postgres import ddl
+from dpone_dagster.postgres.catalog import Catalog, differences, identifier, joined, read_catalog, set_local
+from dpone_dagster.postgres.queries import load
+from dpone_dagster.postgres.session import Session
+
+
+def lock_table(session: Session, table: TableRef, wait_seconds: float) -> None:
+    """Inside a transaction: lock one table against everybody, until its end.
+
+    Raises:
+        PublicationBlocked: Not within the wait; names the sessions that hold it or queue for it.
+        CatalogDrift: The table is gone.
+    """
+    connection = session.connection
+    with joined(session):
+        # The failed statement must not end the transaction, or nobody could be named.
+        connection.execute("SAVEPOINT dpone_lock")
+        before = set_local(session, "lock_timeout", f"{max(1, round(wait_seconds * 1000))}ms")
+        try:
+            connection.execute(
+                sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE /* dpone:lock_table */").format(identifier(table))
+            )
+        except pg.LockNotAvailable:
+            connection.execute("ROLLBACK TO SAVEPOINT dpone_lock")
+            named = "; ".join(_blockers(session, table)) or "a session that has just let go"
+            raise PublicationBlocked(f"{table} was not free within {wait_seconds:g} s: {named}") from None
+        except pg.UndefinedTable:
+            raise CatalogDrift(f"{table} is gone") from None
+        set_local(session, "lock_timeout", before)
+        connection.execute("RELEASE SAVEPOINT dpone_lock")
+
+
+def _blockers(session: Session, table: TableRef) -> list[str]:
+    oid = session.connection.execute("SELECT %s::regclass::oid", [identifier(table).as_string(session.connection)])
+    row = oid.fetchone()
+    rows = session.connection.execute(load("swap.sql")["blockers"], {"oid": row[0] if row else None}).fetchall()
+    return list(dict.fromkeys(str(row[0]) for row in rows))
+
+
+def swap(session: Session, live: TargetTable, shadow: TargetTable, backup: TableRef) -> None:
+    """Inside a transaction, both locked: swap the names, then prove the new live table equal to the old one.
+
+    The retained backup keeps its own rights and comments; its indexes get names derived from the backup's, so that it
+    can be swapped back by the same function.
+
+    Raises:
+        CatalogDrift: A table is not what the caller saw, or the new live table is not like the old one.
+    """
+    with joined(session):
+        old, new = _as_seen(session, live), _as_seen(session, shadow)
+        _prove_alike(old, new)
+        try:
+            for statement in _statements(old, new, backup):
+                session.connection.execute(statement)
+        except (pg.DuplicateTable, pg.DuplicateObject) as error:
+            raise CatalogDrift(f"a name of the backup {backup} is taken: {error.diag.message_primary}") from error
+        now = _present(session, live.table)
+        if now.relation.oid != shadow.object_id:
+            raise CatalogDrift(f"{live.table} is not the table that was swapped in")
+        for statement in ddl.carry(old, now):
+            session.connection.execute(statement)
+        _prove_carried(old, _present(session, live.table))
+
+
+def _present(session: Session, table: TableRef) -> Catalog:
+    catalog = read_catalog(session, table)
+    if catalog is None:
+        raise CatalogDrift(f"{table} is gone")
+    return catalog
+
+
+def _as_seen(session: Session, seen: TargetTable) -> Catalog:
+    catalog = _present(session, seen.table)
+    if catalog.relation.oid != seen.object_id:
+        raise CatalogDrift(f"{seen.table} was replaced")
+    found = differences(dict(seen.contract), catalog.contract())
+    if found:
+        raise CatalogDrift(f"{seen.table} was altered: {', '.join(found)}")
+    return catalog
+
+
+def _prove_alike(old: Catalog, new: Catalog) -> None:
+    found = differences(old.contract(), new.contract())
+    if found:
+        raise CatalogDrift(f"{new.table} does not have the shape of {old.table}: {', '.join(found)} differ")
+    wanted = {ddl.carried_name(new.table, index.name): index.contract() for index in old.indexes}
+    if wanted != {index.name: index.contract() for index in new.indexes}:
+        raise CatalogDrift(f"the indexes of {new.table} do not bear the names derived from those of {old.table}")
+
+
+def _statements(old: Catalog, new: Catalog, backup: TableRef) -> Iterator[sql.Composed]:
+    schema = old.table.schema
+    for index in old.indexes:
+        yield ddl.rename_index(schema, index.name, ddl.carried_name(backup, index.name))
+    yield ddl.rename_table(old.table, backup.name)
+    for index in old.indexes:
+        yield ddl.rename_index(schema, ddl.carried_name(new.table, index.name), index.name)
+    yield ddl.rename_table(new.table, old.table.name)
+
+
+def _prove_carried(old: Catalog, now: Catalog) -> None:
+    found = [*differences(old.contract(), now.contract()), *differences(old.carried(), now.carried())]
+    if found:
+        raise CatalogDrift(f"the new {now.table} is not like the old one: {', '.join(found)} differ")

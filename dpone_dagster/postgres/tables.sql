@@ -1,0 +1,11 @@
+-- name: key_quality
+-- GROUP BY compares by each column's own collation, as the unique index will. A group's surplus rows are counted.
+SELECT /* dpone:key_quality */
+    (SELECT count(*) FROM {table} WHERE {any_null}),
+    (SELECT coalesce(sum(surplus), 0)::bigint FROM (
+        SELECT count(*) - 1 AS surplus FROM {table} WHERE NOT ({any_null}) GROUP BY {key} HAVING count(*) > 1
+    ) AS duplicate)
+
+-- name: domain
+SELECT /* dpone:domain */ (SELECT system_identifier FROM pg_control_system())::text || '/' || d.oid::text
+FROM pg_database d WHERE d.datname = current_database()

@@ -1,0 +1,58 @@
+"""The port `Target` on PostgreSQL: one session and everything that works on it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.ports import Changes, Fence, Ledger, Publications, Tables, Wire
+from dpone_dagster.postgres.changes import PostgresChanges
+from dpone_dagster.postgres.fence import PostgresFence
+from dpone_dagster.postgres.ledger import PostgresLedger
+from dpone_dagster.postgres.publications import PostgresPublications
+from dpone_dagster.postgres.queries import load
+from dpone_dagster.postgres.session import Session, translated
+from dpone_dagster.postgres.tables import PostgresTables
+
+
+class PostgresTarget:
+    """One connection to a PostgreSQL target.
+
+    Args:
+        url: `postgresql://…`, secrets included; kept out of every message.
+        purpose: Goes into the application name.
+        state_schema: Where the state tables are.
+
+    Raises:
+        ServerUnreachable: No answer, or the login was refused.
+    """
+
+    wire: Wire = "pgcopy"
+
+    def __init__(self, url: str, purpose: str, state_schema: str) -> None:
+        self.session = Session(url, purpose)
+        self.fence: Fence = PostgresFence(self.session, state_schema)
+        self.ledger: Ledger = PostgresLedger(self.session, state_schema)
+        self.tables: Tables = PostgresTables(self.session, state_schema)
+        self.publications: Publications = PostgresPublications(self.session, state_schema)
+        self.changes: Changes = PostgresChanges(self.session)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """One transaction of this session: COMMIT at the end, ROLLBACK on any exception."""
+        return self.session.transaction()
+
+    def domain(self) -> str:
+        """The cluster's system identifier and the database's object id, as the server tells them."""
+        with translated():
+            row = self.session.connection.execute(load("tables.sql")["domain"]).fetchone()
+        if row is None:
+            raise DponeError("the server did not tell which one it is")
+        return str(row[0])
+
+    def cancel(self) -> None:
+        """Cut the statement in flight; safe from another thread."""
+        self.session.cancel()
+
+    def close(self) -> None:
+        """Close the connection, which frees every lock of it; never raises."""
+        self.session.close()

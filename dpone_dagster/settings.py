@@ -1,0 +1,120 @@
+"""Manifests as files: where they are and how they are read. Imports neither Dagster nor a driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dpone_dagster.campaign.errors import Finding, ManifestInvalid
+from dpone_dagster.campaign.manifest import Manifest, parse_manifest
+from dpone_dagster.campaign.spec import CampaignSpec
+
+MANIFESTS_VARIABLE = "DPONE_MANIFESTS"
+DEFAULT_FOLDER = "campaigns"
+_SUFFIXES = frozenset({".yaml", ".yml"})
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML that refuses a key written twice and leaves dates as they are written."""
+
+    # YAML's own timestamps lose digits after the sixth decimal without a word.
+    yaml_implicit_resolvers = {  # noqa: RUF012  # the class attribute that PyYAML reads
+        first: [(tag, form) for tag, form in resolvers if tag != _TIMESTAMP]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """As PyYAML does, but with no key lost to a later one of the same name."""
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"key `{key.value}` is written twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Read one manifest.
+
+    Args:
+        path: The YAML file.
+
+    Raises:
+        ManifestInvalid: It cannot be read, is not YAML, or does not fit the contract.
+    """
+    try:
+        return parse_manifest(_read(path))
+    except ManifestInvalid as error:
+        raise ManifestInvalid(f"{path}: {error.message}", findings=error.findings, next_step=error.advice) from None
+
+
+def load_spec(path: Path) -> CampaignSpec:
+    """Read one manifest and resolve every default.
+
+    Args:
+        path: The YAML file.
+
+    Raises:
+        ManifestInvalid: As `load_manifest`.
+        TooManyChunks: The plan has more chunks than `max_chunks`.
+    """
+    return load_manifest(path).to_spec()
+
+
+def manifest_paths(environ: Mapping[str, str], root: Path) -> list[Path]:
+    """Find the manifests that this project serves, sorted within each folder, each once.
+
+    Args:
+        environ: `DPONE_MANIFESTS` names files and folders, separated as in PATH; `campaigns/` if it is not set.
+        root: What relative names are relative to.
+
+    Raises:
+        ManifestInvalid: A named file or folder is not there.
+    """
+    named = [entry for entry in environ.get(MANIFESTS_VARIABLE, "").split(os.pathsep) if entry.strip()]
+    places = [root / entry.strip() for entry in named or [DEFAULT_FOLDER]]
+    if missing := [place for place in places if named and not place.exists()]:
+        raise ManifestInvalid(
+            f"{MANIFESTS_VARIABLE} names what is not there",
+            findings=[Finding(str(place), "is neither a file nor a folder") for place in missing],
+            next_step=f"Correct {MANIFESTS_VARIABLE}: files and folders, separated by `{os.pathsep}`.",
+        )
+    found = [path for place in places for path in ([place] if place.is_file() else _in_folder(place))]
+    return list({path.resolve(): path for path in found}.values())
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    shown = (path for path in folder.iterdir() if path.suffix in _SUFFIXES and not path.name.startswith("."))
+    return sorted(path for path in shown if not path.is_dir())
+
+
+def _read(path: Path) -> object:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise _unreadable(f"cannot be read: {error.strerror}", "name a manifest that is there and readable") from None
+    except UnicodeDecodeError as error:
+        raise _unreadable(f"is not UTF-8 at byte {error.start}", "save it as UTF-8") from None
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader with a stricter mapping
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise _unreadable(f"{error.problem or error.context}", _YAML_ADVICE, where) from None
+    except yaml.YAMLError:  # a character that YAML does not allow; its text quotes the file
+        raise _unreadable("holds a character that YAML does not allow", "save it as plain UTF-8 text") from None
+
+
+_YAML_ADVICE = "correct the YAML there; texts with `{`, `}`, `#` or `: ` in them need quotes"
+
+
+def _unreadable(problem: str, advice: str, where: str = "") -> ManifestInvalid:
+    return ManifestInvalid("the manifest cannot be read", findings=[Finding(where, problem, advice)])
