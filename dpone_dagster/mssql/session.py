@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpone_dagster.campaign.errors import DponeError, OutcomeUnknown, ServerUnreachable
@@ -37,8 +38,8 @@ _SETTINGS = (
     "SET LOCK_TIMEOUT -1; SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 )
 _WHO = (
-    "SELECT /* dpone:who */ CAST(@@SPID AS int), DB_NAME(), CONVERT(nvarchar(30), DATEADD(minute, "
-    "DATEDIFF(minute, SYSDATETIME(), SYSUTCDATETIME()), s.login_time), 126) "
+    "SELECT /* dpone:who */ CAST(@@SPID AS int), DB_NAME(), "
+    "CAST(DATEADD(minute, -DATEPART(tz, SYSDATETIMEOFFSET()), s.login_time) AS datetime2(3)) "
     "FROM sys.dm_exec_sessions AS s WHERE s.session_id = @@SPID"
 )
 
@@ -58,7 +59,7 @@ class Session:
         address: Where it is connected to.
         database: The database's name as the server has it.
         session_id: Of the server.
-        login_at: Login time in UTC, ISO text: what tells two sessions of one id apart.
+        login_at: Login time in UTC: what tells two sessions of one id apart.
 
     Raises:
         ConnectionInvalid: The URL is not one of SQL Server.
@@ -75,10 +76,12 @@ class Session:
         self._doomed = False
         self.connection = _connect(self.address, purpose)
         self.execute(_SETTINGS)
-        session_id, database, login_at = self.row(_WHO) or (0, "", "")
-        self.session_id = int(session_id)
-        self.database = str(database)
-        self.login_at = str(login_at)
+        who = self.row(_WHO)
+        if who is None:
+            raise ServerUnreachable("the server does not show this login its own session")
+        self.session_id: int = who[0]
+        self.database: str = who[1]
+        self.login_at: datetime = who[2].replace(tzinfo=UTC)
 
     # ------------------------------------------------------------ statements
 
@@ -98,6 +101,13 @@ class Session:
         """The first row of the result, or None."""
         found = self.rows(statement, *values, seconds=seconds)
         return found[0] if found else None
+
+    def records(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> list[dict[str, Any]]:
+        """All rows, by column name."""
+        with self._statement(seconds) as cursor:
+            _execute(cursor, statement, values)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def value(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> Any:
         """The first column of the first row.
