@@ -88,6 +88,11 @@ class RowStream(Protocol):
         """Bytes that passed."""
         ...
 
+    @property
+    def nulled(self) -> Mapping[str, int]:
+        """Values that `on_bad_value: null` set to NULL, a column; for the receipt."""
+        ...
+
 
 @dataclass(frozen=True)
 class KeyBucket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +19,13 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
+def postgres() -> Iterator[Embedded]:
     """One private PostgreSQL server for the whole run."""
-    server = Embedded(Path(tmp_path_factory.mktemp("pg")) / "data", keep=False)
-    yield server
-    server.stop()
+    # Not below pytest's own folder: as root the server runs as another user, and pytest shuts others out of it.
+    with tempfile.TemporaryDirectory(prefix="dpone-pg-", ignore_cleanup_errors=True) as folder:
+        server = Embedded(Path(folder) / "data", keep=False)
+        yield server
+        server.stop()
 
 
 @pytest.fixture

@@ -224,15 +224,16 @@ class Holder:
 
     Attributes:
         session_id: Backend pid / session_id on the server.
-        login_at: When that session logged in.
+        login_at: When that session logged in; None where the server does not let this login see it.
         name: The application name it gave.
         lock: What it holds: `campaign (shared)`, `campaign (exclusive)` or `chunk 7`.
     """
 
     session_id: int
-    login_at: datetime
+    login_at: datetime | None
     name: str
     lock: str
 
     def __str__(self) -> str:
-        return f"session {self.session_id} ({self.name}), logged in {self.login_at:%Y-%m-%d %H:%M:%S%z}: {self.lock}"
+        since = f", logged in {self.login_at:%Y-%m-%d %H:%M:%S%z}" if self.login_at else ""
+        return f"session {self.session_id} ({self.name}){since}: {self.lock}"

@@ -71,3 +71,8 @@ def target_lock(target: TableRef) -> str:
 def publication_lock(target: TableRef) -> str:
     """Transaction lock on publications of a target; always taken after the target lock."""
     return f"dpone/publication/{target}"
+
+
+def state_lock(state_schema: str) -> str:
+    """Transaction lock on creating and upgrading the state tables."""
+    return f"dpone/state/{state_schema}"

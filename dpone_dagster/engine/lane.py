@@ -57,7 +57,8 @@ class LaneSessions:
     @property
     def record(self) -> CampaignRecord:
         """The campaign as it was when this lane joined."""
-        assert self._record is not None, "join() comes first"
+        if self._record is None:
+            raise DponeError("the lane has not joined its campaign")
         return self._record
 
     def join(self) -> CampaignRecord:

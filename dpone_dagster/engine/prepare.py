@@ -177,8 +177,7 @@ def _prove_head(spec: CampaignSpec, source: Source, target: Target) -> Publicati
             f"publication {head.receipt_id} of {spec.target} still waits for its handoff {head.handoff_id}",
             next_step="Finish that campaign first: `dpone backfill resume` with its manifest.",
         )
-    if spec.handoff_id is not None:
-        prove_handoff_owner(spec, source, target)
+    prove_handoff_owner(spec, source, target)
     return head
 
 
@@ -194,7 +193,8 @@ def prove_handoff_owner(spec: CampaignSpec, source: Source, target: Target) -> N
     Raises:
         HandoffRefused: It was used for another pair.
     """
-    assert spec.handoff_id is not None
+    if spec.handoff_id is None:
+        return
     owner = target.publications.handoff_owner(spec.handoff_id)
     if owner is not None and owner != (source_name(spec, source), str(spec.target)):
         raise HandoffRefused(f"handoff_id `{spec.handoff_id}` belongs to {owner[0]} → {owner[1]}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from psycopg import errors as pg
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, LeaseLost, ReceiptMismatch
 from dpone_dagster.campaign.ledger import Claim
@@ -47,7 +48,7 @@ def write_chunk(
         rows = writer.copy(stream)
         if rows != stream.rows:
             raise CountMismatch(f"chunk {claim.chunk_index}: {stream.rows} rows read, {rows} rows written")
-        return writer.complete_receipt(receipt, rows, stream.bytes)
+        return writer.complete_receipt(replace(receipt, rows=rows, bytes=stream.bytes, nulled=dict(stream.nulled)))
 
 
 class _Writer:
@@ -116,19 +117,20 @@ class _Writer:
                     copy.write(block)
             return cursor.rowcount
 
-    def complete_receipt(self, receipt: ChunkReceipt, rows: int, size: int) -> ChunkReceipt:
+    def complete_receipt(self, receipt: ChunkReceipt) -> ChunkReceipt:
         """Fill in what the COPY has proven; the server's clock tells when."""
         values = {
             "run_key": receipt.run_key,
             "chunk_index": receipt.chunk_index,
             "receipt_id": receipt.receipt_id,
-            "rows": rows,
-            "bytes": size,
+            "rows": receipt.rows,
+            "bytes": receipt.bytes,
+            "nulled": Jsonb(receipt.nulled),
         }
         row = self._session.connection.execute(self._queries["complete_receipt"], values).fetchone()
         if row is None:
             raise LeaseLost(f"chunk {receipt.chunk_index}: its receipt vanished while it was written")
-        return replace(receipt, rows=rows, bytes=size, committed_at=row[0])
+        return replace(receipt, committed_at=row[0])
 
 
 def _blocks(stream: RowStream) -> Iterator[bytes]:

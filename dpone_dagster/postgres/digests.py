@@ -73,8 +73,8 @@ def key_buckets_query(relation: sql.Composable, keys: Sequence[sql.Composable], 
     hex_digest = sql.SQL("hashed.digest")
     # OFFSET 0 keeps the planner from hashing each key once a use.
     return sql.SQL(
-        "SELECT /* dpone:key_buckets */ {}, count(*), sum({})::text FROM (SELECT {} AS digest FROM {} OFFSET 0) AS hashed "
-        "GROUP BY 1 ORDER BY 1"
+        "SELECT /* dpone:key_buckets */ {}, count(*), sum({})::text "
+        "FROM (SELECT {} AS digest FROM {} OFFSET 0) AS hashed GROUP BY 1 ORDER BY 1"
     ).format(bucket(hex_digest, buckets), summand(hex_digest), digest(keys), relation)
 
 

@@ -9,6 +9,8 @@ from importlib import resources
 from types import MappingProxyType
 from typing import LiteralString, cast
 
+from psycopg import sql
+
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
@@ -23,3 +25,25 @@ def load(file_name: str) -> Mapping[str, LiteralString]:
     # The text is part of the program, so psycopg may take it for a literal.
     parts = cast("list[LiteralString]", _NAME.split(text))
     return MappingProxyType({name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)})
+
+
+def in_schema(file_name: str, schema: str) -> dict[str, sql.Composed]:
+    """The statements of one file with `{schema}` filled in, for those that are executed with parameters.
+
+    Args:
+        file_name: Such as `ledger.sql`.
+        schema: Of the state tables, unquoted.
+    """
+    quoted = sql.Identifier(schema.replace("%", "%%"))  # psycopg reads a lone % as a parameter
+    return {name: sql.SQL(text).format(schema=quoted) for name, text in load(file_name).items()}
+
+
+def statement(file_name: str, name: str, /, **parts: sql.Composable) -> sql.Composed:
+    """One statement with its braces filled in, to be executed without parameters: no % is special in it.
+
+    Args:
+        file_name: Such as `changes.sql`.
+        name: Of its block.
+        **parts: What the braces name.
+    """
+    return sql.SQL(load(file_name)[name]).format(**parts)

@@ -18,8 +18,9 @@ from dpone_dagster.campaign.errors import (
     ValueNotRepresentable,
 )
 from dpone_dagster.campaign.ledger import Claim, Worker
-from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.campaign.names import TableRef, chunk_lock
 from dpone_dagster.ports import ChunkWrite, ShadowHandle, Wire
+from dpone_dagster.postgres.fence import lock_key
 from dpone_dagster.postgres.target import PostgresTarget
 
 LIVE = TableRef("landing", "orders")
@@ -45,6 +46,7 @@ class Rows:
         self._after_first = after_first
         self.rows = rows
         self.bytes = 0
+        self.nulled = {'te"xt': 2}
 
     def __iter__(self) -> Iterator[bytes]:
         for number, batch in enumerate(self._batches):
@@ -112,6 +114,7 @@ def test_rows_and_receipt_are_committed_together(target: PostgresTarget, handle:
     assert kept(target) == (1000, 1)
     assert (receipt.rows, receipt.bytes, receipt.epoch) == (1000, stream.bytes, 5)
     assert receipt.committed_at is not None
+    assert receipt.nulled == {'te"xt': 2}
     assert target.ledger.receipt(RUN_KEY, 3) == receipt
     row = target.session.connection.execute("SELECT run_id, diagnostics FROM system.__dpone__chunk_receipts").fetchone()
     assert row == ("run-1", {})
@@ -148,6 +151,24 @@ def test_without_the_chunks_lock_nothing_is_written(target: PostgresTarget, hand
     with pytest.raises(LeaseLost, match="its lock is not held"):
         target.tables.write_chunk(CLAIM, write_of(handle), Rows(batches(target, 1), 1))
     assert kept(target) == (0, 0)
+
+
+def test_a_shared_lock_on_the_chunk_is_none(target: PostgresTarget, handle: ShadowHandle) -> None:
+    assert target.fence.lock_campaign(RUN_KEY, "shared", 1)
+    run(target, f"SELECT pg_advisory_lock_shared({lock_key(chunk_lock('system', RUN_KEY, 3))})")
+    with pytest.raises(LeaseLost, match="its lock is not held"):
+        target.tables.write_chunk(CLAIM, write_of(handle), Rows(batches(target, 1), 1))
+    assert kept(target) == (0, 0)
+
+
+def test_a_loser_is_told_so_even_if_its_successor_has_finished(target: PostgresTarget, handle: ShadowHandle) -> None:
+    """It inserts nothing, so it does not run into its successor's receipt either."""
+    lock(target)
+    target.tables.write_chunk(CLAIM, write_of(handle), Rows(batches(target, 1), 1))
+    run(target, "UPDATE system.__dpone__backfill_chunks SET epoch = 6")
+    with pytest.raises(LeaseLost, match="epoch 5"):
+        target.tables.write_chunk(CLAIM, write_of(handle), Rows(batches(target, 1), 1))
+    assert kept(target) == (1, 1)
 
 
 def test_without_the_campaigns_lock_nothing_is_written(target: PostgresTarget, handle: ShadowHandle) -> None:

@@ -199,11 +199,11 @@ def test_key_quality_counts_nulls_and_surplus_rows_as_the_column_compares(
         session,
         "CREATE TABLE landing.k (a numeric, b int)",
         "INSERT INTO landing.k VALUES (1.0, 1), (1.00, 1), (1.000, 1), (2, 1), (2, 2)",
-        "INSERT INTO landing.k VALUES (NULL, 1), (2, NULL), (NULL, NULL)",
+        "INSERT INTO landing.k VALUES (NULL, 1), (NULL, 1), (2, NULL), (NULL, NULL)",
     )
     table = TableRef("landing", "k")
     quality = tables.key_quality(table, ("a", "b"))
-    assert (quality.null_keys, quality.duplicate_keys) == (3, 2)
-    assert tables.count(table) == 8
+    assert (quality.null_keys, quality.duplicate_keys) == (4, 2)
+    assert tables.count(table) == 9
     run(session, "TRUNCATE landing.k")
     assert tables.key_quality(table, ("a",)).duplicate_keys == 0

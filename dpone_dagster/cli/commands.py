@@ -1,0 +1,145 @@
+"""Every command of `dpone`: its words, its options and its help. The work is imported when a command runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from dpone_dagster.cli.report import Form, Report, answer
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+_form = click.option(
+    "--format", "form", type=click.Choice(["text", "json", "md"]), default="text", show_default=True, help="How to print."
+)
+_manifest = click.argument("manifest", type=click.Path(path_type=Path))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="dpone-dagster", prog_name="dpone")
+def dpone() -> None:
+    """Load one very large PostgreSQL table once, safely, and hand it over to incremental loads.
+
+    Connections are URLs in DPONE_CONNECTION_<REF>, or in the file that DPONE_CONNECTIONS_FILE names.
+
+    Exit codes: 0 done; 1 ran and did not succeed; 2 refused before anything was touched; 3 somebody else holds the
+    campaign; 130 interrupted.
+    """
+
+
+@dpone.group()
+def backfill() -> None:
+    """Plan, run and look at a campaign: one initial load of one table."""
+
+
+@dpone.group()
+def manifest() -> None:
+    """Check manifests, and print the schema that editors complete them by."""
+
+
+@backfill.command()
+@_manifest
+@_form
+def plan(manifest: Path, form: Form) -> None:
+    """Show chunks, names and identity. Opens no connection; changes nothing."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.plan import plan_report
+
+        return plan_report(manifest)
+
+    answer(form, ask, manifest)
+
+
+@backfill.command()
+@_manifest
+@click.option("--execute", is_flag=True, help="Do it. Without this flag nothing is touched.")
+@_form
+def run(manifest: Path, execute: bool, form: Form) -> None:
+    """Load, validate, publish and hand over, as a Dagster run. A dry run unless --execute is given."""
+
+    def ask() -> Report:
+        if not execute:
+            from dpone_dagster.cli.plan import dry_run_report
+
+            return dry_run_report(manifest)
+        from dpone_dagster.cli.campaign_run import run_report
+
+        return run_report(manifest, "run")
+
+    answer(form, ask, manifest)
+
+
+@backfill.command()
+@_manifest
+@_form
+def resume(manifest: Path, form: Form) -> None:
+    """Finish a campaign that was interrupted, failed or cancelled. What is committed is not read again."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.campaign_run import run_report
+
+        return run_report(manifest, "resume")
+
+    answer(form, ask, manifest)
+
+
+@backfill.command()
+@_manifest
+@_form
+def status(manifest: Path, form: Form) -> None:
+    """Show where a campaign stands. Changes nothing."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.looking import status_report
+
+        return status_report(manifest)
+
+    answer(form, ask, manifest)
+
+
+@backfill.command()
+@_manifest
+@_form
+def doctor(manifest: Path, form: Form) -> None:
+    """Check servers, tables, plan, locks and state, and name the next action. Changes nothing.
+
+    Exits 1 if it finds anything.
+    """
+
+    def ask() -> Report:
+        from dpone_dagster.cli.looking import doctor_report
+
+        return doctor_report(manifest)
+
+    answer(form, ask, manifest)
+
+
+@manifest.command()
+@click.argument("manifests", nargs=-1, type=click.Path(path_type=Path))
+@_form
+def check(manifests: tuple[Path, ...], form: Form) -> None:
+    """Name everything that is wrong in these manifests (all that this project serves if none is named)."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.manifests import check_report
+
+        return check_report(manifests)
+
+    answer(form, ask)
+
+
+@manifest.command()
+@_form
+def schema(form: Form) -> None:
+    """Print the manifest's JSON Schema."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.manifests import schema_report
+
+        return schema_report()
+
+    answer("md" if form == "md" else "json", ask)

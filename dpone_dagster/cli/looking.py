@@ -1,0 +1,91 @@
+"""`dpone backfill status` and `doctor`: look at a campaign's state in the database."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.cli.report import Report, Table, command, pasteable
+from dpone_dagster.connections import Connections
+from dpone_dagster.engine import inspect
+from dpone_dagster.engine.inspect import CampaignStatus
+from dpone_dagster.ports import Connector
+from dpone_dagster.settings import load_spec
+from dpone_dagster.wiring import open_connector
+
+
+def open_campaign(manifest: Path) -> tuple[CampaignSpec, Connector]:
+    """The campaign of a manifest and what opens its connections, by this process's environment."""
+    spec = load_spec(manifest)
+    return spec, open_connector(spec, Connections.from_environment(os.environ))
+
+
+def status_report(manifest: Path) -> Report:
+    """Where the campaign stands."""
+    return report_of(inspect.status(*open_campaign(manifest)), manifest)
+
+
+def report_of(status: CampaignStatus, manifest: Path) -> Report:
+    """A status as a report."""
+    tables = [_publication_table(status)]
+    if status.failed:
+        rows = tuple(
+            (str(c.index), str(c.effective_state), str(c.tries), c.error_code or "", c.error or "") for c in status.failed
+        )
+        tables.append(Table(("chunk", "state", "tries", "code", "error"), rows))
+    if status.holders:
+        tables.append(Table(("held by",), tuple((str(holder),) for holder in status.holders)))
+    action = pasteable(status.recommended_action, manifest)
+    return Report(
+        headline=headline(status),
+        data={**status.as_dict(), "recommended_action": action},
+        tables=tuple(tables),
+        next_commands=(action,),
+    )
+
+
+def headline(status: CampaignStatus) -> str:
+    """The campaign in one line."""
+    progress = status.progress
+    parts = [f"{progress.committed:,} of {progress.total:,} chunks", f"{progress.rows_loaded:,} rows"]
+    parts += [f"{number} {word}" for word, number in _unusual(status) if number]
+    if status.record and status.record.stop_reason:
+        parts.append(f"stopped: {status.record.stop_reason}")
+    return f"{status.spec.dataset}: {status.phase}, {', '.join(parts)}"
+
+
+def _unusual(status: CampaignStatus) -> tuple[tuple[str, int], ...]:
+    progress = status.progress
+    return ("running", progress.running), ("failed", progress.failed), ("lease expired", progress.lease_expired)
+
+
+def _publication_table(status: CampaignStatus) -> Table:
+    facts = status.publication_dict()
+    shown = ("target", "shadow", "backup", "validation", "expected_rows", "actual_rows", "duplicate_keys", "receipt_id")
+    rows = tuple((name.replace("_", " "), _shown(facts[name])) for name in shown)
+    return Table(("", ""), rows)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def doctor_report(manifest: Path) -> Report:
+    """What is wrong and what to do next."""
+    spec, connector = open_campaign(manifest)
+    diagnosis = inspect.doctor(spec, connector)
+    number = len(diagnosis.findings)
+    found = "nothing wrong" if not number else f"{number} finding{'s' if number > 1 else ''}"
+    action = pasteable(diagnosis.next_action, manifest)
+    rows = tuple((f.path, f.problem, pasteable(f.advice, manifest)) for f in diagnosis.findings)
+    where = f" ({headline(diagnosis.status)})" if diagnosis.status else ""
+    return Report(
+        headline=f"{spec.dataset}: {found}{where}",
+        data={**diagnosis.as_dict(), "next_action": action},
+        tables=(Table(("where", "what", "advice"), rows),) if rows else (),
+        next_commands=(action,) if number else (action, command("backfill", "status", manifest)),
+        exit_code=1 if number else 0,
+    )

@@ -1,0 +1,53 @@
+"""`dpone manifest`: check files, print the schema."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from dpone_dagster.campaign.errors import Finding, ManifestInvalid, Refused
+from dpone_dagster.campaign.manifest import manifest_schema
+from dpone_dagster.cli.report import Report, Table, command
+from dpone_dagster.settings import load_spec, manifest_paths
+
+
+def check_report(paths: tuple[Path, ...]) -> Report:
+    """Read every manifest.
+
+    Args:
+        paths: The files; all that this project serves if empty.
+
+    Raises:
+        ManifestInvalid: One or more are wrong; each finding names its file.
+    """
+    chosen = list(paths) or manifest_paths(os.environ, Path.cwd())
+    rows: list[tuple[str, ...]] = []
+    findings: list[Finding] = []
+    for path in chosen:
+        try:
+            spec = load_spec(path)
+        except Refused as error:
+            said = error.findings or (Finding("", error.message, error.advice),)
+            findings += [Finding(f"{path}: {f.path}" if f.path else str(path), f.problem, f.advice) for f in said]
+            continue
+        rows.append((str(path), spec.dataset, str(spec.plan.count), f"{spec.source} → {spec.target}"))
+    if findings:
+        raise ManifestInvalid(_counted(len(findings), "finding") + f" in {len(chosen)} manifest(s)", findings=findings)
+    return Report(
+        headline=_counted(len(chosen), "manifest") + ", nothing wrong" if chosen else "no manifest in campaigns/",
+        data={"manifests": [dict(zip(("path", "dataset", "chunks", "route"), row, strict=True)) for row in rows]},
+        tables=(Table(("manifest", "dataset", "chunks", "route"), tuple(rows)),) if rows else (),
+        next_commands=tuple(command("backfill", "plan", row[0]) for row in rows[:3]),
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def schema_report() -> Report:
+    """The manifest's JSON Schema."""
+    schema = manifest_schema()
+    text = json.dumps(schema, indent=2)
+    return Report(headline="JSON Schema of a dpone-dagster manifest", data=schema, notes=(f"```json\n{text}\n```",))

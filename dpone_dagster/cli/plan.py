@@ -1,0 +1,128 @@
+"""`dpone backfill plan`: the campaign before it exists, from the manifest alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dpone_dagster.campaign.partitions import Partitions
+from dpone_dagster.campaign.plan import Chunk
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.cli.report import Report, Table, command
+from dpone_dagster.engine.inspect import CampaignStatus
+from dpone_dagster.settings import load_spec
+
+_SHOWN_AT_EACH_END = 3
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """What is shown of a plan: bounded, however many chunks there are."""
+
+    spec: CampaignSpec
+    partitions: Partitions
+
+    @classmethod
+    def of(cls, spec: CampaignSpec) -> PlanView:
+        """The view of one campaign."""
+        return cls(spec, Partitions(spec.plan.count, spec.run_key, spec.max_partitions))
+
+    def shown(self) -> tuple[list[Chunk], list[Chunk]]:
+        """The first and the last chunks; the last ones are empty if the first are all."""
+        plan = self.spec.plan
+        head = min(plan.count, _SHOWN_AT_EACH_END)
+        tail = max(head, plan.count - _SHOWN_AT_EACH_END)
+        return [plan.chunk(i) for i in range(head)], [plan.chunk(i) for i in range(tail, plan.count)]
+
+    def as_dict(self) -> dict[str, object]:
+        """The public JSON."""
+        spec = self.spec
+        first, last = self.shown()
+        planned = CampaignStatus(spec, None, Progress(spec.plan.count, 0, 0, 0, 0, 0, 0, 0.0, 0.0))
+        return {
+            "dataset": spec.dataset,
+            "backfill_id": spec.backfill_id,
+            "run_key": spec.run_key,
+            "source": str(spec.source),
+            "target": str(spec.target),
+            "shadow": str(spec.shadow),
+            "backup": str(spec.backup),
+            "unique_key": list(spec.unique_key),
+            "handoff_id": spec.handoff_id,
+            "chunk": spec.chunk.as_dict(),
+            "chunk_count": spec.plan.count,
+            "lanes": spec.lanes,
+            "partitions": {
+                "count": len(self.partitions),
+                "grouped": self.partitions.grouped,
+                "first": self.partitions.key_of(0),
+                "last": self.partitions.key_of(spec.plan.count - 1),
+            },
+            "chunks": {"first": [self._chunk(c) for c in first], "last": [self._chunk(c) for c in last]},
+            "backfill": {"progress": planned.progress.as_dict(), "publication": planned.publication_dict()},
+        }
+
+    def _chunk(self, chunk: Chunk) -> dict[str, object]:
+        return {
+            "index": chunk.index,
+            "partition": self.partitions.key_of(chunk.index),
+            "lower": chunk.lower,
+            "upper": chunk.upper,
+            "upper_inclusive": chunk.upper_inclusive,
+        }
+
+    def tables(self) -> tuple[Table, Table]:
+        """Names and identity; first and last ranges."""
+        spec = self.spec
+        facts = (
+            ("source", str(spec.source), f"connection {spec.source_ref}"),
+            ("target", str(spec.target), f"connection {spec.sink_ref}, {spec.sink_type}"),
+            ("shadow", str(spec.shadow), "filled chunk by chunk, swapped in by one transaction"),
+            ("backup", str(spec.backup), "the table that is live now, kept"),
+            ("campaign", spec.backfill_id or "(not pinned)", f"run key {spec.run_key[:12]}"),
+            ("handoff", spec.handoff_id or "none", "increments start from it" if spec.handoff_id else "no increments"),
+        )
+        first, last = self.shown()
+        rows = [self._row(chunk) for chunk in first]
+        if left_out := spec.plan.count - len(first) - len(last):
+            rows.append(("…", "", f"{left_out:,} more"))
+        rows += [self._row(chunk) for chunk in last]
+        return Table(("", "", ""), facts), Table(("chunk", "partition", f"range of {spec.chunk.column}"), tuple(rows))
+
+    def _row(self, chunk: Chunk) -> tuple[str, str, str]:
+        return str(chunk.index), self.partitions.key_of(chunk.index), str(chunk)
+
+    def headline(self) -> str:
+        """One line."""
+        spec = self.spec
+        partitions = f" in {len(self.partitions):,} partitions" if self.partitions.grouped else ""
+        return (
+            f"{spec.dataset}: {spec.plan.count:,} {spec.chunk.kind} chunks of {spec.chunk.column}{partitions}, "
+            f"{spec.lanes} lanes, {spec.source} → {spec.target}"
+        )
+
+
+def plan_report(manifest: Path) -> Report:
+    """The plan of a manifest; the same manifest, the same report."""
+    view = PlanView.of(load_spec(manifest))
+    return Report(
+        headline=view.headline(),
+        data=view.as_dict(),
+        tables=view.tables(),
+        next_commands=(
+            command("backfill", "doctor", manifest),
+            command("backfill", "run", manifest, "--execute"),
+        ),
+    )
+
+
+def dry_run_report(manifest: Path) -> Report:
+    """What a run would do; nothing was touched."""
+    report = plan_report(manifest)
+    return replace(
+        report,
+        headline=f"dry run, nothing was touched. {report.headline}",
+        data={"dry_run": True, **report.data},
+        notes=("With --execute: load every chunk into the shadow, validate it, swap it in, hand over.",),
+    )

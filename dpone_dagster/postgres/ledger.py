@@ -1,0 +1,271 @@
+"""The port `Ledger` on PostgreSQL: every move is one compare-and-set whose row count is read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from psycopg import Cursor, pq, sql
+from psycopg.rows import DictRow, dict_row
+from psycopg.types.json import Jsonb
+
+from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.ledger import (
+    LEASE_TTL_SECONDS,
+    LOADABLE,
+    PHASE_MOVES,
+    CampaignRecord,
+    ChunkRecord,
+    ChunkState,
+    Claim,
+    Phase,
+    Worker,
+    may_move,
+)
+from dpone_dagster.campaign.plan import Plan
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
+from dpone_dagster.ports import ChunkSelection
+from dpone_dagster.postgres import provisioning
+from dpone_dagster.postgres.ledger_rows import (
+    CHANGEABLE,
+    campaign_record,
+    campaign_row,
+    chunk_record,
+    column_value,
+    receipt_record,
+)
+from dpone_dagster.postgres.queries import in_schema, statement
+from dpone_dagster.postgres.session import Session, translated
+
+# Multiples of the golden ratio spread any number of lanes evenly over the chunks.
+_GOLDEN = 0.618_033_988_749_894_9
+_COPY_LINES = 1_000
+_EVERY_CHUNK = ChunkSelection(((0, 2**31 - 1),))
+_CANCELLABLE = [str(phase) for phase, to in PHASE_MOVES.items() if Phase.CANCELLED in to] + [str(Phase.CANCELLED)]
+
+
+class PostgresLedger:
+    """Campaign, chunk and receipt rows in the state schema.
+
+    Args:
+        session: The target's session.
+        state_schema: Where the state tables are.
+    """
+
+    def __init__(self, session: Session, state_schema: str) -> None:
+        self._session = session
+        self._schema = state_schema
+        self._queries = in_schema("ledger.sql", state_schema)
+
+    def provisioned(self) -> bool:
+        """Whether the state tables are there, at a version this program can use.
+
+        Raises:
+            StateVersionNewer: A newer program made them.
+        """
+        return provisioning.provisioned(self._session, self._schema)
+
+    def provision(self) -> None:
+        """Create or upgrade the state tables, idempotently, under a lock."""
+        provisioning.provision(self._session, self._schema)
+
+    # ------------------------------------------------------------ campaign
+
+    def campaign(self, run_key: str, *, lock: bool = False) -> CampaignRecord | None:
+        """Read the committed campaign row; `lock` keeps it until the transaction ends."""
+        row = self._row("campaign_locked" if lock else "campaign", run_key=run_key)
+        return None if row is None else campaign_record(row)
+
+    def create(self, record: CampaignRecord, plan: Plan) -> None:
+        """Insert the campaign and all its chunks, in constant memory, in the caller's transaction."""
+        connection = self._session.connection
+        if connection.info.transaction_status != pq.TransactionStatus.INTRANS:
+            raise DponeError("a campaign and its chunks are created in one transaction, and there is none")
+        with translated():
+            self._execute("create_campaign", **campaign_row(record))
+            chunks = statement("ledger.sql", "create_chunks", schema=sql.Identifier(self._schema))
+            with connection.cursor() as cursor:
+                with cursor.copy(chunks) as copy:
+                    for block in _copy_blocks(record.run_key, plan):
+                        copy.write(block)
+                stored = cursor.rowcount
+            if stored != record.chunk_count:
+                raise DponeError(f"{stored} chunks were stored, not {record.chunk_count}")
+
+    def move(self, run_key: str, old: frozenset[Phase], new: Phase, **changes: object) -> bool:
+        """CAS on the phase; `changes` are further `CampaignRecord` fields. False if the phase was not in `old`.
+
+        A move to `published` also requires that no cancel is recorded.
+        """
+        illegal = [str(phase) for phase in old if phase is not new and not may_move(phase, new)]
+        if illegal or not changes.keys() <= set(CHANGEABLE):
+            raise DponeError(f"no move from {sorted(illegal)} to {new} with {sorted(changes)} exists")
+        values = {name: column_value(name, changes.get(name)) for name in CHANGEABLE}
+        return self._moved(
+            "move", run_key=run_key, old=[str(phase) for phase in old], new=str(new), changed=list(changes), **values
+        )
+
+    def set_stop(self, run_key: str, reason: str | None) -> None:
+        """Set (or, with None, clear) the stop token."""
+        self._moved("set_stop", run_key=run_key, reason=reason)
+
+    def cancel(self, run_key: str, reason: str, requested_by: str) -> bool:
+        """Record a cancel and move to `cancelled`; False if published already."""
+        return self._moved("cancel", run_key=run_key, reason=reason, requested_by=requested_by, old=_CANCELLABLE)
+
+    # ------------------------------------------------------------ chunks
+
+    def candidates(
+        self, run_key: str, worker: Worker, selection: ChunkSelection, *, failed_only: bool, limit: int
+    ) -> list[ChunkRecord]:
+        """Chunks this worker might claim, spread by lane number; running ones of other sessions come last."""
+        states = (
+            [ChunkState.FAILED] if failed_only else [ChunkState.FAILED, ChunkState.PENDING, ChunkState.LEASE_EXPIRED]
+        )
+        values: dict[str, object] = {"run_key": run_key, **_bounds(_rotated(selection, worker.lane))}
+        found = self._rows(
+            "candidates_free", **values, states=[str(state) for state in states], run_id=worker.run_id, limit=limit
+        )
+        if len(found) < limit and not failed_only:
+            found += self._rows("candidates_running", **values, limit=limit - len(found))
+        return [chunk_record(row) for row in found]
+
+    def claim(self, run_key: str, seen: ChunkRecord, worker: Worker) -> Claim | None:
+        """CAS (state, epoch) as seen → running, epoch + 1, if the campaign's phase allows loading.
+
+        The campaign's first claim, and the first after a pause, also moves it to `loading`.
+        """
+        row = self._row(
+            "claim",
+            run_key=run_key,
+            chunk_index=seen.index,
+            state=str(seen.state),
+            epoch=seen.epoch,
+            run_id=worker.run_id,
+            lane=worker.lane,
+            host=worker.host,
+            pid=worker.pid,
+            ttl=LEASE_TTL_SECONDS,
+            loadable=[str(phase) for phase in LOADABLE],
+        )
+        return None if row is None else Claim(run_key, seen.index, row["epoch"], worker)
+
+    def renew(self, claim: Claim) -> bool:
+        """Extend the lease by 90 s; False if the epoch is no longer ours."""
+        return self._moved("renew", **_named(claim), ttl=LEASE_TTL_SECONDS)
+
+    def complete(self, claim: Claim, receipt: ChunkReceipt, seconds: float) -> bool:
+        """CAS running → committed; False if the epoch is no longer ours."""
+        return self._moved(
+            "complete", **_named(claim), rows=receipt.rows, receipt_id=receipt.receipt_id, seconds=seconds
+        )
+
+    def fail(self, claim: Claim, error: DponeError, *, stop: bool) -> bool:
+        """CAS running → failed with code and message; with `stop` also set the campaign's stop token."""
+        text = "\n".join([error.message, *(str(finding) for finding in error.findings)])
+        row = self._row(
+            "fail",
+            **_named(claim),
+            code=error.code,
+            error=text.replace("\x00", "�"),  # the one character that the server's text cannot hold
+            run_id=claim.worker.run_id,
+            stop_reason=f"chunk {claim.chunk_index} failed: {error.code}" if stop else None,
+        )
+        return row is not None and row["failed"] == 1
+
+    def give_back(self, claim: Claim) -> bool:
+        """CAS running → pending: nothing was written and nobody is to blame (an interrupt)."""
+        return self._moved("give_back", **_named(claim))
+
+    def progress(self, run_key: str, selection: ChunkSelection | None = None) -> Progress:
+        """Counters, aggregated by the server."""
+        row = self._row("progress", run_key=run_key, **_bounds((selection or _EVERY_CHUNK).ranges))
+        if row is None:
+            raise DponeError("the server returned no counters")
+        rows = row.pop("rows")
+        return Progress(**row, rows_extracted=rows, rows_loaded=rows)
+
+    def chunks(
+        self, run_key: str, selection: ChunkSelection, *, only: Sequence[str] = (), limit: int | None = None
+    ) -> list[ChunkRecord]:
+        """Chunk rows of the selection in these effective states (all if empty), by index, at most `limit`."""
+        rows = self._rows("chunks", run_key=run_key, **_bounds(selection.ranges), only=list(only), limit=limit)
+        return [chunk_record(row) for row in rows]
+
+    # ------------------------------------------------------------ receipts
+
+    def receipt(self, run_key: str, chunk_index: int) -> ChunkReceipt | None:
+        """The committed receipt of a chunk; final if the chunk's lock is held."""
+        row = self._row("receipt", run_key=run_key, chunk_index=chunk_index)
+        return None if row is None else receipt_record(row)
+
+    def receipt_totals(self, record: CampaignRecord) -> ReceiptTotals:
+        """Sums over all receipts of the campaign."""
+        row = self._row(
+            "receipt_totals", run_key=record.run_key, plan_hash=record.plan_hash, contract_hash=record.contract_hash
+        )
+        if row is None:
+            raise DponeError("the server returned no sums")
+        return ReceiptTotals(row["receipts"], row["rows"], row["foreign_receipts"])
+
+    # ------------------------------------------------------------ audit
+
+    def start_load(self, load_id: str, dataset: str, kind: str, run_id: str) -> None:
+        """Open a row in `__dpone__loads`, or leave the one that is there."""
+        self._moved("start_load", load_id=load_id, dataset=dataset, kind=kind, run_id=run_id)
+
+    def finish_load(self, load_id: str, status: str, facts: Mapping[str, object]) -> None:
+        """Close it."""
+        self._moved("finish_load", load_id=load_id, status=status, facts=Jsonb(dict(facts)))
+
+    def record_step(self, load_id: str, step: str, status: str, seconds: float, facts: Mapping[str, object]) -> None:
+        """Append a row to `__dpone__load_steps`."""
+        self._moved("record_step", load_id=load_id, step=step, status=status, seconds=seconds, facts=Jsonb(dict(facts)))
+
+    # ------------------------------------------------------------ statements
+
+    def _execute(self, query: str, **values: object) -> Cursor[DictRow]:
+        cursor = self._session.connection.cursor(row_factory=dict_row)
+        return cursor.execute(self._queries[query], values)
+
+    def _moved(self, query: str, **values: object) -> bool:
+        with translated():
+            return self._execute(query, **values).rowcount == 1
+
+    def _row(self, query: str, **values: object) -> dict[str, Any] | None:
+        with translated():
+            return self._execute(query, **values).fetchone()
+
+    def _rows(self, query: str, **values: object) -> list[dict[str, Any]]:
+        with translated():
+            return self._execute(query, **values).fetchall()
+
+
+def _named(claim: Claim) -> dict[str, object]:
+    return {"run_key": claim.run_key, "chunk_index": claim.chunk_index, "epoch": claim.epoch}
+
+
+def _bounds(ranges: Sequence[tuple[int, int]]) -> dict[str, list[int]]:
+    return {"starts": [start for start, _ in ranges], "stops": [stop for _, stop in ranges]}
+
+
+def _rotated(selection: ChunkSelection, lane: int) -> list[tuple[int, int]]:
+    """The selection's ranges, begun at this lane's own place and continued around."""
+    skip = int(selection.count * (lane * _GOLDEN % 1.0))
+    head: list[tuple[int, int]] = []
+    for place, (start, stop) in enumerate(selection.ranges):
+        if skip < stop - start:
+            tail = [(start, start + skip)] if skip else []
+            return [(start + skip, stop), *selection.ranges[place + 1 :], *head, *tail]
+        skip -= stop - start
+        head.append((start, stop))
+    return head
+
+
+def _copy_blocks(run_key: str, plan: Plan) -> Iterator[bytes]:
+    """Lines of COPY's text format; bounds are dates, timestamps, integers or uuids, which need no escape."""
+    lines = (f"{run_key}\t{c.index}\t{c.lower}\t{c.upper}\t{'t' if c.upper_inclusive else 'f'}\n" for c in plan)
+    while block := "".join(itertools.islice(lines, _COPY_LINES)):
+        yield block.encode()

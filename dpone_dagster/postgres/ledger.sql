@@ -1,0 +1,183 @@
+-- Campaign, chunk and receipt rows. Every move names what it expects to find; the caller reads the row count.
+
+-- name: campaign
+SELECT /* dpone:campaign */ *
+FROM {schema}.__dpone__backfill_campaigns WHERE run_key = %(run_key)s
+
+-- name: campaign_locked
+SELECT /* dpone:campaign_locked */ *
+FROM {schema}.__dpone__backfill_campaigns WHERE run_key = %(run_key)s FOR UPDATE
+
+-- name: create_campaign
+INSERT /* dpone:create_campaign */ INTO {schema}.__dpone__backfill_campaigns (
+    run_key, dataset, backfill_id, target_schema, target_name, shadow_schema, shadow_name, backup_schema, backup_name,
+    chunk_count, plan_hash, config_hash, contract, contract_hash, source_digest, shadow_digest, object_contract,
+    object_contract_sha256, live_object_id, live_generation, predecessor_receipt, shadow_object_id, digest_key,
+    anchor_xid, anchor_system_identifier, anchor_timeline, anchor_database_oid, anchor_taken_at,
+    phase, stop_reason, cancel_reason, cancel_requested_by, seal_horizon, validation, receipt_id, diagnostics
+) VALUES (
+    %(run_key)s, %(dataset)s, %(backfill_id)s, %(target_schema)s, %(target_name)s, %(shadow_schema)s, %(shadow_name)s,
+    %(backup_schema)s, %(backup_name)s, %(chunk_count)s, %(plan_hash)s, %(config_hash)s, %(contract)s,
+    %(contract_hash)s, %(source_digest)s, %(shadow_digest)s, %(object_contract)s, %(object_contract_sha256)s,
+    %(live_object_id)s, %(live_generation)s, %(predecessor_receipt)s, %(shadow_object_id)s, %(digest_key)s,
+    %(anchor_xid)s, %(anchor_system_identifier)s, %(anchor_timeline)s, %(anchor_database_oid)s, %(anchor_taken_at)s,
+    %(phase)s, %(stop_reason)s, %(cancel_reason)s, %(cancel_requested_by)s, %(seal_horizon)s, %(validation)s,
+    %(receipt_id)s, %(diagnostics)s
+)
+
+-- name: create_chunks
+COPY {schema}.__dpone__backfill_chunks (run_key, chunk_index, lower_bound, upper_bound, upper_inclusive)
+FROM STDIN /* dpone:create_chunks */
+
+-- name: move
+-- `published` also needs that no cancel is recorded: the row lock of this very UPDATE settles the race with one.
+UPDATE /* dpone:move_campaign */ {schema}.__dpone__backfill_campaigns
+SET phase = %(new)s, updated_at = clock_timestamp(),
+    stop_reason = CASE WHEN 'stop_reason' = ANY (%(changed)s) THEN %(stop_reason)s ELSE stop_reason END,
+    cancel_reason = CASE WHEN 'cancel_reason' = ANY (%(changed)s) THEN %(cancel_reason)s ELSE cancel_reason END,
+    cancel_requested_by = CASE WHEN 'cancel_requested_by' = ANY (%(changed)s) THEN %(cancel_requested_by)s ELSE cancel_requested_by END,
+    seal_horizon = CASE WHEN 'seal_horizon' = ANY (%(changed)s) THEN %(seal_horizon)s ELSE seal_horizon END,
+    validation = CASE WHEN 'validation' = ANY (%(changed)s) THEN %(validation)s ELSE validation END,
+    receipt_id = CASE WHEN 'receipt_id' = ANY (%(changed)s) THEN %(receipt_id)s ELSE receipt_id END,
+    diagnostics = CASE WHEN 'diagnostics' = ANY (%(changed)s) THEN %(diagnostics)s ELSE diagnostics END
+WHERE run_key = %(run_key)s AND phase = ANY (%(old)s) AND (%(new)s <> 'published' OR cancel_reason IS NULL)
+
+-- name: set_stop
+UPDATE /* dpone:set_stop */ {schema}.__dpone__backfill_campaigns
+SET stop_reason = %(reason)s, updated_at = clock_timestamp() WHERE run_key = %(run_key)s
+
+-- name: cancel
+UPDATE /* dpone:cancel */ {schema}.__dpone__backfill_campaigns
+SET phase = 'cancelled', cancel_reason = coalesce(cancel_reason, %(reason)s),
+    cancel_requested_by = coalesce(cancel_requested_by, %(requested_by)s), updated_at = clock_timestamp()
+WHERE run_key = %(run_key)s AND phase = ANY (%(old)s)
+
+-- name: candidates_free
+-- The ranges come rotated by lane, so that lanes start far from each other and meet at the end.
+SELECT /* dpone:candidates_free */ c.*, c.lease_expires_at <= clock_timestamp() AS expired
+FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) WITH ORDINALITY AS r (start, stop, place)
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.__dpone__backfill_chunks AS o
+    WHERE o.run_key = %(run_key)s AND o.chunk_index >= r.start AND o.chunk_index < r.stop AND o.state <> 'committed'
+      AND o.state = ANY (%(states)s) AND (o.state <> 'failed' OR o.failed_run_id IS DISTINCT FROM %(run_id)s)
+    ORDER BY o.chunk_index LIMIT %(limit)s
+) AS c
+ORDER BY r.place, c.chunk_index LIMIT %(limit)s
+
+-- name: candidates_running
+-- Locks are re-entrant, so a chunk that this very session has claimed must not be offered to it.
+SELECT /* dpone:candidates_running */ c.*, c.lease_expires_at <= clock_timestamp() AS expired
+FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) WITH ORDINALITY AS r (start, stop, place)
+JOIN {schema}.__dpone__backfill_chunks AS c
+  ON c.run_key = %(run_key)s AND c.chunk_index >= r.start AND c.chunk_index < r.stop
+WHERE c.state <> 'committed' AND c.state = 'running'
+  AND NOT EXISTS (
+      SELECT FROM pg_stat_activity a
+      WHERE a.pid = pg_backend_pid() AND a.pid = c.session_id AND a.backend_start = c.session_login_at
+  )
+ORDER BY c.lease_expires_at, r.place, c.chunk_index LIMIT %(limit)s
+
+-- name: claim
+WITH claimed AS (
+    UPDATE /* dpone:claim */ {schema}.__dpone__backfill_chunks AS c
+    SET state = 'running', epoch = c.epoch + 1, tries = c.tries + 1,
+        worker_run_id = %(run_id)s, worker_lane = %(lane)s, worker_host = %(host)s, worker_pid = %(pid)s,
+        session_id = pg_backend_pid(),
+        session_login_at = (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid()),
+        lease_expires_at = clock_timestamp() + make_interval(secs => %(ttl)s),
+        started_at = clock_timestamp(), finished_at = NULL
+    FROM {schema}.__dpone__backfill_campaigns AS g
+    WHERE c.run_key = %(run_key)s AND c.chunk_index = %(chunk_index)s AND c.state = %(state)s AND c.epoch = %(epoch)s
+      AND c.state <> 'committed'
+      AND g.run_key = c.run_key AND g.phase = ANY (%(loadable)s) AND g.cancel_reason IS NULL AND g.stop_reason IS NULL
+    RETURNING c.epoch
+), started AS (
+    UPDATE {schema}.__dpone__backfill_campaigns SET phase = 'loading', updated_at = clock_timestamp()
+    WHERE run_key = %(run_key)s AND phase IN ('prepared', 'recoverable') AND EXISTS (SELECT FROM claimed)
+)
+SELECT epoch FROM claimed
+
+-- name: renew
+UPDATE /* dpone:renew */ {schema}.__dpone__backfill_chunks
+SET lease_expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
+WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s AND epoch = %(epoch)s AND state = 'running'
+
+-- name: complete
+UPDATE /* dpone:complete */ {schema}.__dpone__backfill_chunks
+SET state = 'committed', rows = %(rows)s, seconds = %(seconds)s, receipt_id = %(receipt_id)s,
+    finished_at = clock_timestamp(), lease_expires_at = NULL, error_code = NULL, error = NULL, failed_run_id = NULL
+WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s AND epoch = %(epoch)s AND state = 'running'
+
+-- name: fail
+WITH failed AS (
+    UPDATE /* dpone:fail */ {schema}.__dpone__backfill_chunks
+    SET state = 'failed', error_code = %(code)s, error = %(error)s, failed_run_id = %(run_id)s,
+        finished_at = clock_timestamp(), lease_expires_at = NULL
+    WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s AND epoch = %(epoch)s AND state = 'running'
+    RETURNING 1
+), stopped AS (
+    UPDATE {schema}.__dpone__backfill_campaigns
+    SET stop_reason = coalesce(stop_reason, %(stop_reason)s), updated_at = clock_timestamp()
+    WHERE run_key = %(run_key)s AND %(stop_reason)s::text IS NOT NULL AND EXISTS (SELECT FROM failed)
+)
+SELECT count(*) AS failed FROM failed
+
+-- name: give_back
+UPDATE /* dpone:give_back */ {schema}.__dpone__backfill_chunks
+SET state = 'pending', lease_expires_at = NULL
+WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s AND epoch = %(epoch)s AND state = 'running'
+
+-- name: progress
+SELECT /* dpone:progress */
+    count(*) FILTER (WHERE state = 'pending') AS pending,
+    count(*) FILTER (WHERE state = 'running' AND NOT expired) AS running,
+    count(*) FILTER (WHERE state = 'committed') AS committed,
+    count(*) FILTER (WHERE state = 'failed') AS failed,
+    count(*) FILTER (WHERE state = 'lease_expired' OR state = 'running' AND expired) AS lease_expired,
+    coalesce(sum(rows) FILTER (WHERE state = 'committed'), 0)::bigint AS rows,
+    coalesce(sum(seconds) FILTER (WHERE state = 'committed'), 0) AS busy_seconds,
+    greatest(coalesce(extract(epoch FROM
+        CASE WHEN bool_or(state = 'running' AND NOT expired) THEN clock_timestamp()
+             ELSE max(finished_at) FILTER (WHERE state = 'committed') END
+        - min(started_at)), 0), 0)::double precision AS wall_seconds
+FROM (
+    SELECT c.state, c.rows, c.seconds, c.started_at, c.finished_at,
+           c.lease_expires_at <= statement_timestamp() AS expired
+    FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) AS r (start, stop)
+    JOIN {schema}.__dpone__backfill_chunks AS c
+      ON c.run_key = %(run_key)s AND c.chunk_index >= r.start AND c.chunk_index < r.stop
+) AS chunk
+
+-- name: chunks
+SELECT /* dpone:chunks */ * FROM (
+    SELECT c.*, c.lease_expires_at <= clock_timestamp() AS expired
+    FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) AS r (start, stop)
+    JOIN {schema}.__dpone__backfill_chunks AS c
+      ON c.run_key = %(run_key)s AND c.chunk_index >= r.start AND c.chunk_index < r.stop
+) AS chunk
+WHERE %(only)s::text[] = '{{}}'
+   OR CASE WHEN state = 'running' AND expired THEN 'lease_expired' ELSE state END = ANY (%(only)s::text[])
+ORDER BY chunk_index LIMIT %(limit)s
+
+-- name: receipt
+SELECT /* dpone:receipt */ run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, rows, bytes, nulled,
+       key_digest, committed_at
+FROM {schema}.__dpone__chunk_receipts WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s
+
+-- name: receipt_totals
+SELECT /* dpone:receipt_totals */ count(*) AS receipts, coalesce(sum(rows), 0)::bigint AS rows,
+       count(*) FILTER (WHERE plan_hash <> %(plan_hash)s OR contract_hash <> %(contract_hash)s) AS foreign_receipts
+FROM {schema}.__dpone__chunk_receipts WHERE run_key = %(run_key)s
+
+-- name: start_load
+INSERT /* dpone:start_load */ INTO {schema}.__dpone__loads (load_id, dataset, kind, run_id)
+VALUES (%(load_id)s, %(dataset)s, %(kind)s, %(run_id)s)
+ON CONFLICT (load_id) DO NOTHING
+
+-- name: finish_load
+UPDATE /* dpone:finish_load */ {schema}.__dpone__loads
+SET status = %(status)s, finished_at = clock_timestamp(), facts = facts || %(facts)s WHERE load_id = %(load_id)s
+
+-- name: record_step
+INSERT /* dpone:record_step */ INTO {schema}.__dpone__load_steps (load_id, step, status, seconds, facts)
+VALUES (%(load_id)s, %(step)s, %(status)s, %(seconds)s, %(facts)s)

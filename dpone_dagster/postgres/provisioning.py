@@ -1,0 +1,70 @@
+"""Creates and upgrades the state tables, and reads which version of them is there."""
+
+from __future__ import annotations
+
+from psycopg import pq, sql
+
+from dpone_dagster.campaign.errors import DponeError, StateVersionNewer
+from dpone_dagster.campaign.names import STATE_SCHEMA_VERSION_TABLE, state_lock
+from dpone_dagster.postgres.fence import lock_key
+from dpone_dagster.postgres.queries import load, statement
+from dpone_dagster.postgres.session import Session, translated
+
+STATE_VERSION = 1
+_FILE = "schema.sql"
+
+
+def provisioned(session: Session, schema: str) -> bool:
+    """Whether the state tables are there in this program's version. Changes nothing.
+
+    Args:
+        session: Where they should be.
+        schema: Their schema.
+
+    Raises:
+        StateVersionNewer: A newer program made them.
+    """
+    with translated():
+        return _version(session, schema) == STATE_VERSION
+
+
+def provision(session: Session, schema: str) -> None:
+    """Create the schema if it is missing, and every version that is missing, in one transaction under a lock.
+
+    Args:
+        session: Where they should be; outside any transaction.
+        schema: Their schema.
+
+    Raises:
+        StateVersionNewer: A newer program made them.
+    """
+    if session.connection.info.transaction_status != pq.TransactionStatus.IDLE:
+        raise DponeError("state tables are provisioned outside of transactions")
+    with session.transaction():
+        session.connection.execute(load(_FILE)["lock"], {"key": lock_key(state_lock(schema))})
+        if not _exists(session, "has_schema", {"schema": schema}):
+            session.connection.execute(_statement("create_schema", schema))
+        found = _version(session, schema)
+        for version in range(found + 1, STATE_VERSION + 1):
+            session.connection.execute(_statement(f"version_{version}", schema))
+            session.connection.execute(_statement("set_version", schema, version=sql.Literal(version)))
+
+
+def _statement(name: str, schema: str, **parts: sql.Composable) -> sql.Composed:
+    return statement(_FILE, name, schema=sql.Identifier(schema), **parts)
+
+
+def _version(session: Session, schema: str) -> int:
+    """The version that is there, 0 for none."""
+    if not _exists(session, "has_table", {"schema": schema, "table": STATE_SCHEMA_VERSION_TABLE}):
+        return 0
+    row = session.connection.execute(_statement("version", schema)).fetchone()
+    version = int(row[0]) if row else 0
+    if version > STATE_VERSION:
+        raise StateVersionNewer(f"state schema {schema} has version {version}, this program knows {STATE_VERSION}")
+    return version
+
+
+def _exists(session: Session, query: str, values: dict[str, str]) -> bool:
+    row = session.connection.execute(load(_FILE)[query], values).fetchone()
+    return bool(row and row[0])

@@ -1,0 +1,206 @@
+"""Opens every adapter's target for the contract tests, so that each guarantee is written once and held by all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from dpone_dagster.campaign.contract import ColumnContract
+from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.ports import Changes, Fence, Ledger, Publications, RowStream, Wire
+from dpone_dagster.postgres.changes import PostgresChanges
+from dpone_dagster.postgres.fence import PostgresFence
+from dpone_dagster.postgres.ledger import PostgresLedger
+from dpone_dagster.postgres.publications import PostgresPublications
+from dpone_dagster.postgres.session import Session
+
+STATE_SCHEMA = 'state "100%s"'
+
+
+class Parts(Protocol):
+    """The parts of a target that keep state, on one session."""
+
+    fence: Fence
+    ledger: Ledger
+    publications: Publications
+    changes: Changes
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """One transaction of the session."""
+        ...
+
+    def close(self) -> None:
+        """End the session."""
+        ...
+
+
+class Adapter(Protocol):
+    """One server with one empty database, and what the tests do to it from outside."""
+
+    def target(self, purpose: str = "test") -> Parts:
+        """A new session; closed with the test."""
+        ...
+
+    def end_session(self, target: Parts) -> None:
+        """End it on the server, and return when the server has."""
+        ...
+
+    def state(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Everything in the state tables."""
+        ...
+
+    def set_state_version(self, version: int) -> None:
+        """As if another program had made the state tables."""
+        ...
+
+    def expire_leases(self) -> None:
+        """As if 90 s had passed."""
+        ...
+
+    def store_receipt(self, receipt: ChunkReceipt) -> None:
+        """As if a chunk's transaction had committed."""
+        ...
+
+    def create_orders(self, rows: Sequence[tuple[int, str | None, str | None]]) -> None:
+        """The table `landing.orders` (id, note, detail) with these rows."""
+        ...
+
+    def orders(self) -> list[tuple[int, str | None, str | None]]:
+        """Its rows by id."""
+        ...
+
+    def stream(
+        self, contract: ColumnContract, rows: Sequence[tuple[Any, ...]], *, said: int | None = None
+    ) -> RowStream:
+        """These rows as the target's wire takes them; `said` is what the source claims to have sent."""
+        ...
+
+
+@dataclass
+class _Bytes:
+    """A stream that is in memory already, in pieces of any size."""
+
+    pieces: list[bytes]
+    rows: int
+    wire: Wire = "pgcopy"
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.pieces)
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(len, self.pieces))
+
+
+class PostgresParts:
+    """One session of an embedded PostgreSQL."""
+
+    def __init__(self, url: str, purpose: str) -> None:
+        self.session = Session(url, purpose)
+        self.fence: Fence = PostgresFence(self.session, STATE_SCHEMA)
+        self.ledger: Ledger = PostgresLedger(self.session, STATE_SCHEMA)
+        self.publications: Publications = PostgresPublications(self.session, STATE_SCHEMA)
+        self.changes: Changes = PostgresChanges(self.session)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return self.session.transaction()
+
+    def close(self) -> None:
+        self.session.close()
+
+
+@dataclass
+class PostgresAdapter:
+    """An embedded PostgreSQL."""
+
+    url: str
+    opened: list[Parts] = field(default_factory=list)
+
+    def target(self, purpose: str = "test") -> Parts:
+        target = PostgresParts(self.url, purpose)
+        self.opened.append(target)
+        return target
+
+    def end_session(self, target: Parts) -> None:
+        assert isinstance(target, PostgresParts)
+        pid = target.session.pid
+        self._run("SELECT pg_terminate_backend(%s)", pid)
+        while self._run("SELECT FROM pg_stat_activity WHERE pid = %s", pid):
+            time.sleep(0.01)
+
+    def state(self) -> dict[str, list[tuple[Any, ...]]]:
+        names = self._run(
+            "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace::regnamespace::text = quote_ident(%s)",
+            STATE_SCHEMA,
+        )
+        return {name: self._run(f"SELECT xmin, ctid, * FROM {self._state(name)} ORDER BY ctid") for (name,) in names}
+
+    def set_state_version(self, version: int) -> None:
+        self._run(f"UPDATE {self._state('__dpone__schema_version')} SET version = {version}")
+
+    def expire_leases(self) -> None:
+        table = self._state("__dpone__backfill_chunks")
+        self._run(f"UPDATE {table} SET lease_expires_at = now() - interval '1 s' WHERE state = 'running'")
+
+    def store_receipt(self, receipt: ChunkReceipt) -> None:
+        columns = "run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, rows, bytes"
+        values = [getattr(receipt, name) for name in columns.split(", ")]
+        marks = ", ".join("'" + str(value) + "'" for value in values)
+        self._run(f"INSERT INTO {self._state('__dpone__chunk_receipts')} ({columns}) VALUES ({marks})")
+
+    def create_orders(self, rows: Sequence[tuple[int, str | None, str | None]]) -> None:
+        self._run("CREATE SCHEMA landing")
+        self._run("CREATE TABLE landing.orders (id integer PRIMARY KEY, note text, detail json)")
+        for row in rows:
+            self._run("INSERT INTO landing.orders VALUES (%s, %s, %s)", *row)
+
+    def orders(self) -> list[tuple[int, str | None, str | None]]:
+        return self._run("SELECT id, note, detail::text FROM landing.orders ORDER BY id")
+
+    def stream(
+        self, contract: ColumnContract, rows: Sequence[tuple[Any, ...]], *, said: int | None = None
+    ) -> RowStream:
+        types = [column.target_type for column in contract.columns]
+        selects = [
+            ", ".join(f"{sql.Literal(value).as_string()}::{kind}" for value, kind in zip(row, types, strict=False))
+            for row in rows
+        ]
+        query = " UNION ALL ".join(f"SELECT {select}" for select in selects)
+        if not rows:
+            query = "SELECT " + ", ".join(f"NULL::{kind}" for kind in types) + " WHERE false"
+        copy_out = f"COPY ({query}) TO STDOUT (FORMAT binary)"
+        with psycopg.connect(self.url) as connection, connection.cursor().copy(copy_out) as copy:
+            data = b"".join(bytes(block) for block in copy)
+        pieces = [data[start : start + 7] for start in range(0, len(data), 7)]
+        return _Bytes(pieces, len(rows) if said is None else said)
+
+    def _state(self, table: str) -> str:
+        return sql.Identifier(STATE_SCHEMA, table).as_string()
+
+    def _run(self, statement: str, *parameters: object) -> list[Any]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement, parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(params=["postgres"])
+def adapter(request: pytest.FixtureRequest) -> Iterator[Adapter]:
+    """One adapter after the other."""
+    new_database: Callable[[str], str] = request.getfixturevalue("new_database")
+    made = PostgresAdapter(new_database("contract"))
+    yield made
+    for target in made.opened:
+        target.close()
+
+
+@pytest.fixture
+def target(adapter: Adapter) -> Parts:
+    """One session of the adapter."""
+    return adapter.target()

@@ -1,0 +1,154 @@
+"""What every adapter's locks guarantee."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+from dpone_dagster.campaign.errors import DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
+from dpone_dagster.ports import ChunkSelection
+from tests.contract.conftest import Adapter, Parts
+from tests.contract.samples import RUN_KEY, TARGET, claim, start
+
+
+class _Undone(Exception):
+    """Rolls a transaction back."""
+
+
+def test_lanes_share_the_campaign_and_keep_a_coordinator_out(adapter: Adapter) -> None:
+    one, two, coordinator = adapter.target(), adapter.target(), adapter.target()
+    assert one.fence.lock_campaign(RUN_KEY, "shared", 0)
+    assert two.fence.lock_campaign(RUN_KEY, "shared", 0)
+    assert not coordinator.fence.lock_campaign(RUN_KEY, "exclusive", 0.2)
+    one.fence.unlock_campaign(RUN_KEY, "shared")
+    assert not coordinator.fence.lock_campaign(RUN_KEY, "exclusive", 0)
+    two.close()
+    assert coordinator.fence.lock_campaign(RUN_KEY, "exclusive", 5)
+    assert not one.fence.lock_campaign(RUN_KEY, "shared", 0.1)
+
+
+def test_another_campaign_is_another_lock(adapter: Adapter) -> None:
+    one, two = adapter.target(), adapter.target()
+    assert one.fence.lock_campaign(RUN_KEY, "exclusive", 0)
+    assert two.fence.lock_campaign("b" * 64, "exclusive", 0)
+
+
+def test_a_waiting_lane_gets_the_campaign_when_it_is_free(adapter: Adapter) -> None:
+    coordinator, lane = adapter.target(), adapter.target()
+    assert coordinator.fence.lock_campaign(RUN_KEY, "exclusive", 0)
+    timer = threading.Timer(0.3, coordinator.close)
+    timer.start()
+    assert lane.fence.lock_campaign(RUN_KEY, "shared", 30)
+    timer.join()
+
+
+def test_an_exclusive_request_never_queues_longer_than_five_seconds(adapter: Adapter) -> None:
+    lane, coordinator = adapter.target(), adapter.target()
+    assert lane.fence.lock_campaign(RUN_KEY, "shared", 0)
+    started = time.monotonic()
+    assert not coordinator.fence.lock_campaign(RUN_KEY, "exclusive", 600)
+    assert time.monotonic() - started < 30
+
+
+def test_a_chunk_has_one_holder(adapter: Adapter) -> None:
+    one, two = adapter.target(), adapter.target()
+    assert one.fence.try_lock_chunk(RUN_KEY, 7)
+    assert not two.fence.try_lock_chunk(RUN_KEY, 7)
+    assert two.fence.try_lock_chunk(RUN_KEY, 8)
+    one.fence.unlock_chunk(RUN_KEY, 7)
+    assert two.fence.try_lock_chunk(RUN_KEY, 7)
+
+
+def test_the_end_of_a_session_frees_its_locks(adapter: Adapter) -> None:
+    dead, heir = adapter.target(), adapter.target()
+    assert dead.fence.lock_campaign(RUN_KEY, "shared", 0)
+    assert dead.fence.try_lock_chunk(RUN_KEY, 0)
+    adapter.end_session(dead)
+    assert heir.fence.try_lock_chunk(RUN_KEY, 0)
+    assert heir.fence.lock_campaign(RUN_KEY, "exclusive", 0)
+    with pytest.raises(DponeError) as caught:
+        dead.fence.try_lock_chunk(RUN_KEY, 0)
+    assert caught.value.code == "CONNECTION_LOST"
+
+
+def test_session_locks_outlive_transactions(adapter: Adapter) -> None:
+    one, two = adapter.target(), adapter.target()
+    with contextlib.suppress(_Undone), one.transaction():
+        assert one.fence.try_lock_chunk(RUN_KEY, 0)
+        raise _Undone
+    assert not two.fence.try_lock_chunk(RUN_KEY, 0)
+
+
+def test_letting_go_of_what_is_not_held_is_an_error(target: Parts) -> None:
+    with pytest.raises(LeaseLost, match="chunk 3"):
+        target.fence.unlock_chunk(RUN_KEY, 3)
+    with pytest.raises(LeaseLost, match="shared"):
+        target.fence.unlock_campaign(RUN_KEY, "shared")
+    assert target.fence.lock_campaign(RUN_KEY, "shared", 0)
+    with pytest.raises(LeaseLost, match="exclusive"):
+        target.fence.unlock_campaign(RUN_KEY, "exclusive")
+
+
+def test_the_target_lock_lives_as_long_as_its_transaction(adapter: Adapter) -> None:
+    one, two = adapter.target("publisher"), adapter.target()
+    with one.transaction():
+        one.fence.lock_target(TARGET, 1)
+        one.fence.lock_publication(TARGET, 1)
+        with two.transaction():
+            with pytest.raises(PublicationBlocked, match=r"landing\.orders.*publisher"):
+                two.fence.lock_target(TARGET, 0.1)
+            # The refusal leaves the transaction usable, and other targets free.
+            two.fence.lock_target(TARGET.sibling("other"), 0.1)
+    with two.transaction():
+        two.fence.lock_target(TARGET, 0.1)
+        with contextlib.suppress(_Undone), one.transaction():
+            one.fence.lock_publication(TARGET, 0.1)
+            raise _Undone
+        two.fence.lock_publication(TARGET, 0.1)
+
+
+def test_a_transaction_lock_outside_a_transaction_is_refused(target: Parts) -> None:
+    with pytest.raises(DponeError, match="there is none"):
+        target.fence.lock_target(TARGET, 1)
+
+
+def test_holders_are_named_with_what_they_hold(adapter: Adapter) -> None:
+    lane, coordinator, looker = adapter.target("lane 0 run-1"), adapter.target("publish"), adapter.target()
+    start(looker, chunks=4)
+    assert looker.fence.holders(RUN_KEY) == []
+    assert lane.fence.lock_campaign(RUN_KEY, "shared", 0)
+    claim(lane, 2)
+    assert coordinator.fence.lock_campaign("b" * 64, "exclusive", 0)
+    held = looker.fence.holders(RUN_KEY)
+    assert sorted(holder.lock for holder in held) == ["campaign (shared)", "chunk 2"]
+    assert all("lane 0 run-1" in str(holder) and holder.login_at is not None for holder in held)
+    (other,) = looker.fence.holders("b" * 64)
+    assert (other.lock, "publish" in other.name) == ("campaign (exclusive)", True)
+    (seen,) = {holder.session_id for holder in held}
+    (chunk,) = looker.ledger.chunks(RUN_KEY, _one(2))
+    assert (chunk.session_id, chunk.session_login_at) == (seen, held[0].login_at)
+
+
+def test_holders_can_be_asked_for_before_there_is_any_state(adapter: Adapter) -> None:
+    one, two = adapter.target(), adapter.target()
+    assert one.fence.lock_campaign(RUN_KEY, "exclusive", 0)
+    assert [holder.lock for holder in two.fence.holders(RUN_KEY)] == ["campaign (exclusive)"]
+
+
+def test_session_locks_are_proven_by_trying(adapter: Adapter) -> None:
+    one, two = adapter.target(), adapter.target()
+    one.fence.prove_session_locks(two.fence)
+    one.fence.prove_session_locks(two.fence)  # nothing of the first proof is left
+
+
+def test_a_shared_session_proves_nothing(adapter: Adapter) -> None:
+    one = adapter.target()
+    with pytest.raises(LockNotDistributed, match="did not keep another session out"):
+        one.fence.prove_session_locks(one.fence)
+
+
+def _one(index: int) -> ChunkSelection:
+    return ChunkSelection(((index, index + 1),))
