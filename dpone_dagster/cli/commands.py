@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import click
 
 from dpone_dagster.cli.report import Form, Report, answer
 
-Command = TypeVar("Command", bound=Callable[..., None])
-
 _form = click.option(
-    "--format", "form", type=click.Choice(["text", "json", "md"]), default="text", show_default=True, help="How to print."
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "md"]),
+    default="text",
+    show_default=True,
+    help="How to print.",
 )
 _manifest = click.argument("manifest", type=click.Path(path_type=Path))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="dpone-dagster", prog_name="dpone")
+@click.version_option(package_name="dpone-dagster", prog_name="dpone", message="%(prog)s %(version)s")
 def dpone() -> None:
     """Load one very large PostgreSQL table once, safely, and hand it over to incremental loads.
 
@@ -136,10 +137,7 @@ def check(manifests: tuple[Path, ...], form: Form) -> None:
 @_form
 def schema(form: Form) -> None:
     """Print the manifest's JSON Schema."""
+    from dpone_dagster.cli.manifests import schema_text
 
-    def ask() -> Report:
-        from dpone_dagster.cli.manifests import schema_report
-
-        return schema_report()
-
-    answer("md" if form == "md" else "json", ask)
+    text = schema_text()
+    click.echo(f"```json\n{text}\n```" if form == "md" else text)

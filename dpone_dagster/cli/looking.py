@@ -31,7 +31,8 @@ def report_of(status: CampaignStatus, manifest: Path) -> Report:
     tables = [_publication_table(status)]
     if status.failed:
         rows = tuple(
-            (str(c.index), str(c.effective_state), str(c.tries), c.error_code or "", c.error or "") for c in status.failed
+            (str(c.index), str(c.effective_state), str(c.tries), c.error_code or "", c.error or "")
+            for c in status.failed
         )
         tables.append(Table(("chunk", "state", "tries", "code", "error"), rows))
     if status.holders:

@@ -46,8 +46,6 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def schema_report() -> Report:
+def schema_text() -> str:
     """The manifest's JSON Schema."""
-    schema = manifest_schema()
-    text = json.dumps(schema, indent=2)
-    return Report(headline="JSON Schema of a dpone-dagster manifest", data=schema, notes=(f"```json\n{text}\n```",))
+    return json.dumps(manifest_schema(), indent=2)

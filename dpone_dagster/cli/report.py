@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -79,7 +80,8 @@ def pasteable(advice: str, manifest: Path | None) -> str:
     """Advice with the manifest that was asked for in place of MANIFEST, and `dpone` as it was called."""
     if manifest is None:
         return advice
-    return advice.replace("MANIFEST", shlex.quote(str(manifest))).replace("dpone backfill", f"{_program()} backfill")
+    named = re.sub(r"\bMANIFEST\b", lambda _: shlex.quote(str(manifest)), advice)
+    return named.replace("dpone backfill", f"{_program()} backfill")
 
 
 def _program() -> str:

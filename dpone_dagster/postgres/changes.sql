@@ -41,7 +41,7 @@ DELETE /* dpone:delete_unmatched */ FROM {target} AS t USING {extra} AS e WHERE 
 -- name: update_changed
 -- The binary image tells rows apart whatever their types, json and xml included; equal ones are left alone.
 UPDATE /* dpone:update_changed */ {target} AS t SET {assignments} FROM {rows} AS s
-WHERE {match} AND ROW({old}) OPERATOR(pg_catalog.*<>) ROW({new})
+WHERE {match} AND ROW({old})::record OPERATOR(pg_catalog.*<>) ROW({new})::record
 
 -- name: insert_new
 INSERT /* dpone:insert_new */ INTO {target} ({columns}) SELECT {columns} FROM {rows} AS s

@@ -1,4 +1,6 @@
 -- Campaign, chunk and receipt rows. Every move names what it expects to find; the caller reads the row count.
+-- A selection comes as ranges. LATERAL with OFFSET 0 has each range found by the index; a plain join of many ranges with
+-- a million chunks took 18 s.
 
 -- name: campaign
 SELECT /* dpone:campaign */ *
@@ -68,13 +70,15 @@ ORDER BY r.place, c.chunk_index LIMIT %(limit)s
 -- Locks are re-entrant, so a chunk that this very session has claimed must not be offered to it.
 SELECT /* dpone:candidates_running */ c.*, c.lease_expires_at <= clock_timestamp() AS expired
 FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) WITH ORDINALITY AS r (start, stop, place)
-JOIN {schema}.__dpone__backfill_chunks AS c
-  ON c.run_key = %(run_key)s AND c.chunk_index >= r.start AND c.chunk_index < r.stop
-WHERE c.state <> 'committed' AND c.state = 'running'
-  AND NOT EXISTS (
-      SELECT FROM pg_stat_activity a
-      WHERE a.pid = pg_backend_pid() AND a.pid = c.session_id AND a.backend_start = c.session_login_at
-  )
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.__dpone__backfill_chunks AS o
+    WHERE o.run_key = %(run_key)s AND o.chunk_index >= r.start AND o.chunk_index < r.stop
+      AND o.state <> 'committed' AND o.state = 'running' OFFSET 0
+) AS c
+WHERE NOT EXISTS (
+    SELECT FROM pg_stat_activity a
+    WHERE a.pid = pg_backend_pid() AND a.pid = c.session_id AND a.backend_start = c.session_login_at
+)
 ORDER BY c.lease_expires_at, r.place, c.chunk_index LIMIT %(limit)s
 
 -- name: claim
@@ -144,16 +148,20 @@ FROM (
     SELECT c.state, c.rows, c.seconds, c.started_at, c.finished_at,
            c.lease_expires_at <= statement_timestamp() AS expired
     FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) AS r (start, stop)
-    JOIN {schema}.__dpone__backfill_chunks AS c
-      ON c.run_key = %(run_key)s AND c.chunk_index >= r.start AND c.chunk_index < r.stop
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.__dpone__backfill_chunks AS o
+        WHERE o.run_key = %(run_key)s AND o.chunk_index >= r.start AND o.chunk_index < r.stop OFFSET 0
+    ) AS c
 ) AS chunk
 
 -- name: chunks
 SELECT /* dpone:chunks */ * FROM (
     SELECT c.*, c.lease_expires_at <= clock_timestamp() AS expired
     FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) AS r (start, stop)
-    JOIN {schema}.__dpone__backfill_chunks AS c
-      ON c.run_key = %(run_key)s AND c.chunk_index >= r.start AND c.chunk_index < r.stop
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.__dpone__backfill_chunks AS o
+        WHERE o.run_key = %(run_key)s AND o.chunk_index >= r.start AND o.chunk_index < r.stop OFFSET 0
+    ) AS c
 ) AS chunk
 WHERE %(only)s::text[] = '{{}}'
    OR CASE WHEN state = 'running' AND expired THEN 'lease_expired' ELSE state END = ANY (%(only)s::text[])

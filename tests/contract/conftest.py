@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -84,12 +84,13 @@ class Adapter(Protocol):
 
 
 @dataclass
-class _Bytes:
+class Bytes:
     """A stream that is in memory already, in pieces of any size."""
 
     pieces: list[bytes]
     rows: int
     wire: Wire = "pgcopy"
+    nulled: Mapping[str, int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.pieces)
@@ -179,7 +180,7 @@ class PostgresAdapter:
         with psycopg.connect(self.url) as connection, connection.cursor().copy(copy_out) as copy:
             data = b"".join(bytes(block) for block in copy)
         pieces = [data[start : start + 7] for start in range(0, len(data), 7)]
-        return _Bytes(pieces, len(rows) if said is None else said)
+        return Bytes(pieces, len(rows) if said is None else said)
 
     def _state(self, table: str) -> str:
         return sql.Identifier(STATE_SCHEMA, table).as_string()

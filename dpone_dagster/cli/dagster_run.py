@@ -1,0 +1,185 @@
+"""Execute one Dagster job of a manifest in this process, its steps as processes. The only module here with Dagster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Literal
+
+from dagster import (
+    DagsterEvent,
+    DagsterEventType,
+    DagsterInstance,
+    DagsterRunStatus,
+    JobDefinition,
+    RunsFilter,
+    build_reconstructable_job,
+    execute_job,
+)
+
+from dpone_dagster.assets.keys import INTENT_TAG
+from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaigns import build_campaign
+from dpone_dagster.cli.failures import Failure, advice_of
+from dpone_dagster.cli.terminal import output_to
+from dpone_dagster.settings import MANIFESTS_VARIABLE, load_spec
+
+DEFAULT_HOME = Path(".dpone/dagster")
+LOG_FOLDER = Path(".dpone/logs")
+_CODED = re.compile(r"([A-Z][A-Z_]+): (.*)")
+_HOST_TAG = "dpone/host"
+_PID_TAG = "dpone/pid"
+_UNFINISHED = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """What to execute.
+
+    Attributes:
+        manifest: Absolute path, for the lanes are other processes.
+        job: `<dataset>_campaign` or `<dataset>_increment`.
+        intent: `run` or `resume`, for the campaign's prepare step.
+    """
+
+    manifest: Path
+    job: str
+    intent: Literal["run", "resume"] = "run"
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """How it ended."""
+
+    run_id: str
+    success: bool
+    interrupted: bool
+    log: Path
+    failures: tuple[Failure, ...]
+
+
+def run_job(request: JobRequest) -> JobEnd:
+    """Execute the job to its end; everything that Dagster and the lanes print goes to the run's log.
+
+    Args:
+        request: What to execute.
+    """
+    log = _log_path(request)
+    # Lanes' processes start from the project's definitions, which are these alone for this process.
+    os.environ[MANIFESTS_VARIABLE] = str(request.manifest)
+    with output_to(log), _instance() as instance, _interrupts() as interrupted:
+        _close_dead_runs(instance, request.job)
+        arguments = {"manifest": str(request.manifest), "job": request.job}
+        job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)
+        tags = {INTENT_TAG: request.intent, _HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
+        with execute_job(job, instance, tags=tags) as result:
+            failures = () if result.success else _step_failures(instance, result.run_id)
+            return JobEnd(result.run_id, result.success, interrupted(), log, failures)
+
+
+def build_job(manifest: str, job: str) -> JobDefinition:
+    """The job of a manifest; every step process builds it anew by this function.
+
+    Args:
+        manifest: Path of the manifest.
+        job: Its name.
+    """
+    return build_campaign(load_spec(Path(manifest))).resolve_job_def(job)
+
+
+def prepare_home() -> Path:
+    """The folder of Dagster's own state, with our settings in it unless it has its own; named in the environment."""
+    home = Path(os.environ.get("DAGSTER_HOME") or DEFAULT_HOME).resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    settings = home / "dagster.yaml"
+    if not settings.exists():
+        with as_file(files("dpone_dagster") / "dagster.yaml") as packaged:
+            shutil.copy(packaged, settings)
+    os.environ["DAGSTER_HOME"] = str(home)
+    return home
+
+
+@contextlib.contextmanager
+def _instance() -> Iterator[DagsterInstance]:
+    prepare_home()
+    with DagsterInstance.get() as instance:
+        yield instance
+
+
+def _log_path(request: JobRequest) -> Path:
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    return LOG_FOLDER.resolve() / f"{request.job}-{moment}-{os.getpid()}.log"
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Tells whether SIGINT or SIGTERM came, whichever handler Dagster has set meanwhile."""
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)
+        writer.setblocking(False)
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        try:
+            yield lambda: _stopping(reader)
+        finally:
+            signal.set_wakeup_fd(before)
+
+
+def _stopping(reader: socket.socket) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        return not {signal.SIGINT, signal.SIGTERM}.isdisjoint(reader.recv(4096))
+    return False
+
+
+def _step_failures(instance: DagsterInstance, run_id: str) -> tuple[Failure, ...]:
+    records = instance.all_logs(run_id, of_type=DagsterEventType.STEP_FAILURE)
+    return tuple(_step_failure(record.get_dagster_event()) for record in records)
+
+
+def _step_failure(event: DagsterEvent | None) -> Failure:
+    if event is None or event.step_key is None:
+        return Failure("run", DponeError.code, "a step failed without saying which", DponeError.next_step)
+    data = event.step_failure_data
+    told = data.user_failure_data
+    message = (told.description if told else None) or (data.error.message if data.error else "") or "it gave no reason"
+    code, text = _parted(message.strip().splitlines()[0])
+    advice = told.metadata.get("next_step") if told else None
+    return Failure(event.step_key, code, text, str(advice.value) if advice else advice_of(code))
+
+
+def _parted(line: str) -> tuple[str, str]:
+    """Code and message of an error's first line."""
+    match = _CODED.fullmatch(line)
+    return (match[1], match[2]) if match else (DponeError.code, line)
+
+
+# ---------------------------------------------------------------- runs whose process died
+
+
+def _close_dead_runs(instance: DagsterInstance, job: str) -> None:
+    """Runs of this command that were killed would stay "started" for ever, and keep their lanes' slots."""
+    mine = RunsFilter(job_name=job, statuses=_UNFINISHED, tags={_HOST_TAG: socket.gethostname()})
+    for run in instance.get_runs(mine):
+        if _alive(int(run.tags[_PID_TAG])):
+            continue
+        instance.report_run_failed(run, "the process that executed this run is gone")
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

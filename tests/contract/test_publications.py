@@ -1,0 +1,123 @@
+"""What every adapter's publication history and checkpoints guarantee."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRefused
+from dpone_dagster.campaign.watermark import Anchor
+from tests.contract.conftest import Adapter, Parts
+from tests.contract.samples import ANCHOR, SERVER, TARGET, checkpoint, publication
+
+LATER = Anchor(ANCHOR.xid + 2**33, SERVER, datetime(2026, 1, 3, tzinfo=UTC))
+
+
+@pytest.fixture
+def target(adapter: Adapter) -> Parts:
+    """A session on provisioned state."""
+    made = adapter.target()
+    made.ledger.provision()
+    return made
+
+
+def test_a_receipt_comes_back_as_it_was_recorded(target: Parts) -> None:
+    assert target.publications.head(TARGET) is None
+    target.publications.record(publication(1, approved_by="ada"))
+    head = target.publications.head(TARGET)
+    assert head is not None
+    assert head.published_at is not None
+    assert replace(head, published_at=None) == publication(1, approved_by="ada")
+    assert target.publications.of_campaign("run-key-1") == head
+    assert target.publications.of_campaign("run-key-2") is None
+    assert target.publications.head(TARGET.sibling("other")) is None
+
+
+def test_history_cannot_fork(adapter: Adapter, target: Parts) -> None:
+    target.publications.record(publication(1))
+    other = adapter.target()
+    fork = publication(1, receipt_id="fork", run_key="another")
+    with pytest.raises(GenerationStale, match="publication 1"), other.transaction():
+        other.publications.record(fork)
+    other.publications.record(replace(fork, target="landing.other"))
+    target.publications.record(publication(2))
+    head = target.publications.head(TARGET)
+    assert head is not None
+    assert head.sequence == 2
+
+
+def test_a_campaign_is_published_once_and_rolled_back_at_will(target: Parts) -> None:
+    target.publications.record(publication(1))
+    with pytest.raises(GenerationStale):
+        target.publications.record(publication(2, run_key="run-key-1"))
+    target.publications.record(publication(2, run_key="run-key-1", kind="rollback", head="closed", handoff_id=None))
+    published = target.publications.of_campaign("run-key-1")
+    assert published is not None
+    assert published.sequence == 1
+
+
+def test_a_receipt_of_a_transaction_that_failed_is_not_there(target: Parts) -> None:
+    with pytest.raises(DponeError, match="given up"):
+        record_in_vain(target)
+    assert target.publications.head(TARGET) is None
+
+
+def record_in_vain(target: Parts) -> None:
+    with target.transaction():
+        target.publications.record(publication(1))
+        raise DponeError("given up")
+
+
+def test_only_the_pending_head_is_closed(target: Parts) -> None:
+    target.publications.record(publication(1))
+    assert not target.publications.close_head("publication-2")
+    target.publications.record(publication(2))
+    assert not target.publications.close_head("publication-1")
+    assert target.publications.close_head("publication-2")
+    assert not target.publications.close_head("publication-2")
+    head = target.publications.head(TARGET)
+    assert head is not None
+    assert head.head == "closed"
+
+
+def test_a_checkpoint_is_seeded_once_a_generation(target: Parts) -> None:
+    target.publications.record(publication(1))
+    assert target.publications.checkpoint(TARGET, "generation-1") is None
+    assert target.publications.seed_checkpoint(checkpoint(1), "oltp/orders")
+    assert target.publications.seed_checkpoint(checkpoint(1), "oltp/orders")
+    assert not target.publications.seed_checkpoint(checkpoint(1, anchor=LATER), "oltp/orders")
+    assert target.publications.checkpoint(TARGET, "generation-1") == checkpoint(1)
+    target.publications.record(publication(2))
+    assert target.publications.seed_checkpoint(checkpoint(2, anchor=LATER), "oltp/orders")
+    assert target.publications.checkpoint(TARGET, "generation-1") == checkpoint(1)
+
+
+def test_a_handoff_names_one_source_and_one_target(adapter: Adapter, target: Parts) -> None:
+    target.publications.record(publication(1))
+    target.publications.record(publication(2))
+    assert target.publications.handoff_owner("orders_v1") is None
+    assert target.publications.seed_checkpoint(checkpoint(1), "oltp/orders")
+    assert target.publications.handoff_owner("orders_v1") == ("oltp/orders", str(TARGET))
+    before = adapter.state()
+    with pytest.raises(HandoffRefused, match=r"oltp/orders → landing\.orders"):
+        target.publications.seed_checkpoint(checkpoint(2), "copy/orders")
+    with pytest.raises(HandoffRefused):
+        target.publications.seed_checkpoint(checkpoint(2, target="landing.other"), "oltp/orders")
+    assert adapter.state() == before
+
+
+def test_a_checkpoint_goes_forward_by_compare_and_set(adapter: Adapter, target: Parts) -> None:
+    target.publications.record(publication(1))
+    first = checkpoint(1)
+    target.publications.seed_checkpoint(first, "oltp/orders")
+    assert target.publications.advance_checkpoint(first, LATER, reconciled=True)
+    second = target.publications.checkpoint(TARGET, "generation-1")
+    assert second == replace(first, anchor=LATER, revision=2, reconciled=True)
+    assert not adapter.target().publications.advance_checkpoint(first, LATER, reconciled=False)
+    assert not target.publications.advance_checkpoint(second, ANCHOR, reconciled=True)
+    elsewhere = replace(LATER, identity=replace(SERVER, system_identifier="7000000000000000000"))
+    assert not target.publications.advance_checkpoint(second, elsewhere, reconciled=True)
+    assert target.publications.checkpoint(TARGET, "generation-1") == second
+    assert target.publications.advance_checkpoint(second, LATER, reconciled=True)  # nothing new, and read all the same

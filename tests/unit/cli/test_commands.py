@@ -1,0 +1,185 @@
+"""What `dpone` prints and how it exits, for everything that needs no server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from dpone_dagster.cli.commands import dpone
+
+EXAMPLE = Path("examples/orders.yaml")
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(dpone, [str(word) for word in words])
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """The example with 512 chunks."""
+    data = yaml.safe_load(EXAMPLE.read_text())
+    data["sink"]["strategy"]["backfill"]["chunk"]["buckets"] = 512
+    path = tmp_path / "big orders.yaml"
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+def broken(manifest: Path) -> Path:
+    data = yaml.safe_load(manifest.read_text())
+    data["sink"]["strategy"]["unique_key"] = []
+    data["sorce"] = 1
+    path = manifest.with_name("broken.yaml")
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+def test_plan_as_json_has_the_public_names(manifest: Path) -> None:
+    result = run("backfill", "plan", manifest, "--format", "json")
+    assert result.exit_code == 0
+    plan = json.loads(result.output)
+    assert plan["chunk_count"] == 512
+    assert plan["lanes"] == 4
+    assert plan["partitions"]["count"] == 512
+    assert plan["chunks"]["first"][0]["lower"] == "00000000-0000-0000-0000-000000000000"
+    assert plan["chunks"]["last"][-1] == {
+        "index": 511,
+        "partition": f"c0511-{plan['run_key'][:4]}",
+        "lower": "ff800000-0000-0000-0000-000000000000",
+        "upper": "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        "upper_inclusive": True,
+    }
+    assert plan["shadow"].startswith("landing.orders__dpone_shadow_")
+    assert plan["backup"].startswith("landing.orders__dpone_backup_")
+    assert plan["backfill"]["progress"]["pending"] == 512
+    assert {
+        "mode", "phase", "validation", "expected_rows", "actual_rows", "duplicate_keys", "receipt_id", "backup_retained"
+    } <= plan["backfill"]["publication"].keys()  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["text", "json", "md"])
+def test_a_plan_is_the_same_every_time(manifest: Path, form: str) -> None:
+    first, second = (run("backfill", "plan", manifest, "--format", form) for _ in range(2))
+    assert first.exit_code == 0
+    assert first.output == second.output
+
+
+def test_plan_for_people_is_one_line_a_table_and_the_next_commands(manifest: Path) -> None:
+    lines = run("backfill", "plan", manifest).output.splitlines()
+    assert lines[0] == "orders: 512 uuid chunks of id, 4 lanes, public.orders → landing.orders"
+    assert any("506 more" in line for line in lines)
+    assert lines[-3:] == [
+        "next:",
+        f"  dpone backfill doctor '{manifest}'",
+        f"  dpone backfill run '{manifest}' --execute",
+    ]
+
+
+def test_markdown_is_tables_and_a_code_block(manifest: Path) -> None:
+    output = run("backfill", "plan", manifest, "--format", "md").output
+    assert output.startswith("**orders: 512 uuid chunks")
+    assert "| chunk | partition | range of id |\n| --- | --- | --- |\n| 0 | c0000-" in output
+    assert output.rstrip().endswith("```")
+
+
+def test_a_run_without_execute_says_that_nothing_was_touched(manifest: Path) -> None:
+    result = run("backfill", "run", manifest)
+    assert result.exit_code == 0
+    assert result.output.startswith("dry run, nothing was touched.")
+    assert json.loads(run("backfill", "run", manifest, "--format", "json").output)["dry_run"] is True
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "resume", "status", "doctor"])
+def test_a_wrong_manifest_names_everything_at_once_and_exits_2(manifest: Path, command: str) -> None:
+    result = run("backfill", command, broken(manifest))
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("MANIFEST_INVALID: ")
+    assert "sorce" in result.stderr
+    assert "sink.strategy.unique_key" in result.stderr
+    assert "next: " in result.stderr
+
+
+def test_an_error_as_json_goes_to_standard_output(manifest: Path) -> None:
+    result = run("backfill", "plan", broken(manifest), "--format", "json")
+    assert result.exit_code == 2
+    error = json.loads(result.stdout)["error"]
+    assert error["code"] == "MANIFEST_INVALID"
+    assert {finding["path"] for finding in error["findings"]} >= {"sorce", "sink.strategy.unique_key"}
+    assert error["next_step"]
+
+
+@pytest.mark.parametrize("command", [("run", "--execute"), ("resume",), ("status",), ("doctor",)])
+def test_a_missing_connection_is_refused_with_its_variable(
+    manifest: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DPONE_CONNECTION_POSTGRES_OLTP", raising=False)
+    monkeypatch.delenv("DPONE_CONNECTIONS_FILE", raising=False)
+    result = run("backfill", command[0], manifest, *command[1:])
+    assert result.exit_code == 2
+    assert "DPONE_CONNECTION_POSTGRES_OLTP" in result.stderr
+
+
+def test_a_manifest_that_is_not_there(tmp_path: Path) -> None:
+    result = run("backfill", "plan", tmp_path / "nowhere.yaml")
+    assert result.exit_code == 2
+    assert "nowhere.yaml" in result.stderr
+
+
+def test_check_names_every_wrong_file(manifest: Path) -> None:
+    good = run("manifest", "check", manifest, EXAMPLE)
+    assert (good.exit_code, good.output.splitlines()[0]) == (0, "2 manifests, nothing wrong")
+    bad = run("manifest", "check", manifest, broken(manifest), manifest.with_name("absent.yaml"))
+    assert bad.exit_code == 2
+    assert "broken.yaml: sorce" in bad.stderr
+    assert "absent.yaml" in bad.stderr
+    assert str(manifest) not in bad.stderr
+
+
+def test_check_without_names_takes_what_the_project_serves(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPONE_MANIFESTS", str(manifest))
+    assert json.loads(run("manifest", "check", "--format", "json").output)["manifests"][0]["chunks"] == "512"
+
+
+def test_schema_is_json_schema() -> None:
+    schema = json.loads(run("manifest", "schema").output)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert run("manifest", "schema", "--format", "md").output.startswith("```json\n{")
+
+
+def test_version() -> None:
+    assert run("--version").output == "dpone 0.1.0\n"
+
+
+def test_every_command_has_help() -> None:
+    def walk(words: list[str], command: object) -> None:
+        assert "--help" in run(*words, "--help").output
+        for name, inner in getattr(command, "commands", {}).items():
+            assert inner.help, name
+            walk([*words, name], inner)
+
+    walk([], dpone)
+
+
+# Bounds in CPU seconds: what another process does meanwhile does not count. The issue's bound is half a second.
+@pytest.mark.parametrize("words", [["--help"], ["backfill", "plan", "MANIFEST"], ["backfill", "status", "MANIFEST"]])
+def test_starting_is_quick_and_imports_neither_dagster_nor_drivers(words: list[str], manifest: Path) -> None:
+    program = (
+        "import resource, sys\n"
+        "from dpone_dagster.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "heavy = {'dagster', 'psycopg', 'pyodbc', 'adbc_driver_postgresql', 'mssql_python', 'pyarrow', 'rich'}\n"
+        "print(used.ru_utime + used.ru_stime, *sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
+    )
+    arguments = [str(manifest) if word == "MANIFEST" else word for word in words]
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+    seconds, *loaded = done.stderr.splitlines()[-1].split()
+    assert loaded == []
+    assert float(seconds) < 0.5
