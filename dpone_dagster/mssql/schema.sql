@@ -1,5 +1,6 @@
 -- The state tables, as numbered upgrades: `version_<n>` leads from version n - 1 to n. Never change a block that
 -- was released; add the next one. Text compares by code point whatever the database's collation is; times are UTC.
+-- No foreign keys: what they would hold is a condition of the INSERTs, which the target's lock makes final.
 
 -- name: version
 SELECT /* dpone:state_version */ version FROM {schema}.__dpone__schema_version
@@ -86,7 +87,6 @@ CREATE TABLE {schema}.__dpone__backfill_campaigns (
     )
 );
 
--- No foreign key: a check a row would slow a million-chunk prepare, and one transaction makes both.
 CREATE TABLE {schema}.__dpone__backfill_chunks (
     run_key nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL,
     chunk_index int NOT NULL CONSTRAINT __dpone__chunks_index CHECK (chunk_index >= 0),
@@ -130,7 +130,7 @@ CREATE TABLE {schema}.__dpone__backfill_chunks (
 CREATE INDEX __dpone__chunks_open ON {schema}.__dpone__backfill_chunks (run_key, chunk_index)
     WHERE state <> N'committed';
 
--- No foreign key here either: a receipt stands whatever becomes of the ledger.
+-- A receipt stands whatever becomes of the ledger.
 CREATE TABLE {schema}.__dpone__chunk_receipts (
     run_key nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL,
     chunk_index int NOT NULL,
@@ -158,8 +158,7 @@ CREATE TABLE {schema}.__dpone__publications (
         CONSTRAINT __dpone__publications_kind CHECK (kind IN (N'publish', N'rollback')),
     run_key nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL,
     generation nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL,
-    predecessor_receipt nvarchar(64) COLLATE Latin1_General_BIN2 NULL CONSTRAINT __dpone__publications_predecessor
-        REFERENCES {schema}.__dpone__publications (receipt_id),
+    predecessor_receipt nvarchar(64) COLLATE Latin1_General_BIN2 NULL,
     live_object_id bigint NOT NULL,
     [backup] nvarchar(260) COLLATE Latin1_General_BIN2 NOT NULL,
     expected_rows bigint NOT NULL,
@@ -192,10 +191,8 @@ CREATE TABLE {schema}.__dpone__xmin_handoffs (
 CREATE TABLE {schema}.__dpone__xmin_checkpoints (
     target nvarchar(260) COLLATE Latin1_General_BIN2 NOT NULL,
     generation nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL,
-    handoff_id nvarchar(450) COLLATE Latin1_General_BIN2 NOT NULL CONSTRAINT __dpone__checkpoints_handoff
-        REFERENCES {schema}.__dpone__xmin_handoffs (handoff_id),
-    publication_receipt nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL CONSTRAINT __dpone__checkpoints_publication
-        REFERENCES {schema}.__dpone__publications (receipt_id),
+    handoff_id nvarchar(450) COLLATE Latin1_General_BIN2 NOT NULL,
+    publication_receipt nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL,
     anchor_xid bigint NOT NULL CONSTRAINT __dpone__checkpoints_anchor CHECK (anchor_xid > 2),
     anchor_system_identifier nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL,
     anchor_timeline bigint NOT NULL,
@@ -221,8 +218,7 @@ CREATE TABLE {schema}.__dpone__loads (
 
 CREATE TABLE {schema}.__dpone__load_steps (
     step_id bigint IDENTITY (1, 1) NOT NULL CONSTRAINT __dpone__load_steps_pk PRIMARY KEY,
-    load_id nvarchar(450) COLLATE Latin1_General_BIN2 NOT NULL CONSTRAINT __dpone__load_steps_load
-        REFERENCES {schema}.__dpone__loads (load_id),
+    load_id nvarchar(450) COLLATE Latin1_General_BIN2 NOT NULL,
     step nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL,
     status nvarchar(32) COLLATE Latin1_General_BIN2 NOT NULL,
     seconds float NOT NULL,
