@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
 from dpone_dagster.campaign.errors import DponeError, Finding
@@ -76,7 +76,9 @@ class RowStream(Protocol):
 
     wire: Wire
 
-    def __iter__(self) -> Iterator[bytes]: ...
+    def __iter__(self) -> Iterator[Any]:
+        """`bytes` of a binary COPY (pgcopy), or Arrow record batches whose fields are the target columns (arrow)."""
+        ...
 
     @property
     def rows(self) -> int:
