@@ -52,7 +52,7 @@ class Session:
     Every statement has a bound of its own in seconds; 0 means none.
 
     Args:
-        url: `mssql://…`, secrets included; kept out of every message.
+        where: `mssql://…`, secrets included and kept out of every message; or the address of another session.
         purpose: Goes into the application name, for people who look at sys.dm_exec_sessions.
 
     Attributes:
@@ -67,13 +67,14 @@ class Session:
         ServerUnreachable: No answer, or the login was refused.
     """
 
-    def __init__(self, url: str, purpose: str) -> None:
-        self.address = Address.parse(url)
+    def __init__(self, where: str | Address, purpose: str) -> None:
+        self.address = Address.parse(where) if isinstance(where, str) else where
         self.purpose = purpose
         self._guard = threading.Lock()
         self._cancels: list[Callable[[], object]] = []
         self._in_transaction = False
         self._doomed = False
+        self._afterwards: list[Callable[[], object]] = []
         self.connection = _connect(self.address, purpose)
         self.execute(_SETTINGS)
         who = self.row(_WHO)
@@ -131,6 +132,19 @@ class Session:
         """Execute one INSERT, UPDATE or DELETE and return how many rows it changed, as the server counts them."""
         return int(self.value(f"{statement}\n;SELECT ROWCOUNT_BIG()", *values, seconds=seconds))
 
+    def changed_by(self, statement: str, sizes: Sequence[object], values: Sequence[object]) -> int:
+        """As `changed`, for a data statement whose parameters' types are given, so that none is guessed from a NULL.
+
+        Args:
+            statement: One INSERT, UPDATE or DELETE.
+            sizes: For each `?`: the driver's (type, size, digits).
+            values: For each `?`.
+        """
+        with self._statement(UNBOUNDED) as cursor:
+            cursor.setinputsizes(sizes)
+            cursor.execute(f"{statement}\n;SELECT ROWCOUNT_BIG()", values)
+            return int(cursor.fetchval())
+
     def insert_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
         """Execute one INSERT for many rows in one packet stream."""
         with self._statement(UNBOUNDED) as cursor:
@@ -186,7 +200,20 @@ class Session:
         except BaseException:
             self._rollback()
             raise
-        self._commit()
+        else:
+            self._commit()
+        finally:
+            self._tidy()
+
+    def after_transaction(self, tidy: Callable[[], object]) -> None:
+        """Call this once when the transaction in hand has ended, either way; its errors change nothing any more."""
+        self._afterwards.append(tidy)
+
+    def _tidy(self) -> None:
+        todo, self._afterwards = self._afterwards, []
+        for tidy in todo:
+            with contextlib.suppress(DponeError):
+                tidy()
 
     def _commit(self) -> None:
         pyodbc = load_pyodbc()
