@@ -33,7 +33,7 @@ from dpone_dagster.mssql.ledger_rows import (
     receipt_record,
     utc_text,
 )
-from dpone_dagster.mssql.queries import load
+from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.ports import ChunkSelection
@@ -256,11 +256,7 @@ class MssqlLedger:
     # ------------------------------------------------------------ statements
 
     def _filled(self, query: str, **parts: str) -> str:
-        """A statement with its lists of marks and columns; never with a value."""
-        text = self._queries[query]
-        for name, part in parts.items():
-            text = text.replace(f"{{{name}}}", part)
-        return text
+        return filled(self._queries[query], **parts)
 
     def _moved(self, statement: str, *values: object) -> bool:
         return self._session.changed(statement, *values) == 1

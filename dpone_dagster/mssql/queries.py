@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from dpone_dagster.mssql.quoting import quoted
 
+_PART = re.compile(r"\{(\w+)\}")
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
@@ -29,3 +30,13 @@ def load(file_name: str, schema: str = "dbo") -> Mapping[str, str]:
             for name, body in zip(parts[1::2], parts[2::2], strict=True)
         }
     )
+
+
+def filled(statement: str, **parts: str) -> str:
+    """A statement with names, expressions or lists of marks where it has `{part}`; never with a value.
+
+    Args:
+        statement: From `load`.
+        parts: Made by `quoting` and the modules that write expressions; all at once, so none is looked into.
+    """
+    return _PART.sub(lambda match: parts.get(match[1], match[0]), statement)
