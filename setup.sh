@@ -24,11 +24,11 @@ with_uv() {
 }
 
 with_pip() {
-    # A half-made or too old environment is made anew.
-    if ! .venv/bin/python -m pip --version >/dev/null 2>&1 || ! usable .venv/bin/python; then
-        "$1" -m venv --clear .venv
-    fi
-    .venv/bin/python -m pip install --quiet --require-hashes --requirement requirements.lock
+    # A half-made or too old environment is made anew; one without pip (made by uv) gets it.
+    usable .venv/bin/python || "$1" -m venv --clear .venv
+    .venv/bin/python -m pip --version >/dev/null 2>&1 || .venv/bin/python -m ensurepip >/dev/null
+    # The lock names every package, so pip has nothing to resolve.
+    .venv/bin/python -m pip install --quiet --no-deps --require-hashes --requirement requirements.lock
     # The build backend is pinned among the requirements, so nothing unpinned is fetched here.
     .venv/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 }

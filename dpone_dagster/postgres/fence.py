@@ -57,12 +57,10 @@ class PostgresFence:
         # The time-out ends with the short transaction; a session lock outlives it.
         with self._session.transaction():
             self._execute("set_lock_timeout", value=_milliseconds(wait_seconds))
-            self._session.connection.execute("SAVEPOINT dpone_lock")
             try:
                 self._execute(query, key=key)
             except pg.LockNotAvailable:
-                self._session.connection.execute("ROLLBACK TO SAVEPOINT dpone_lock")
-                return False
+                return False  # the server turns the COMMIT of a failed transaction into a ROLLBACK
             return True
 
     def unlock_campaign(self, run_key: str, mode: Mode) -> None:

@@ -150,6 +150,12 @@ def test_a_cancel_comes_before_a_publication_or_not_at_all(target: Parts) -> Non
     assert (record.phase, record.cancel_reason, record.cancel_requested_by) == (Phase.CANCELLED, "wrong table", "ada")
     assert not target.ledger.move(RUN_KEY, frozenset({Phase.VALIDATED}), Phase.PUBLISHED)
 
+    # A cancel that is still recorded blocks, whatever became of the phase.
+    assert target.ledger.move(RUN_KEY, frozenset({Phase.CANCELLED}), Phase.SEALED)
+    assert target.ledger.move(RUN_KEY, frozenset({Phase.SEALED}), Phase.VALIDATED)
+    assert not target.ledger.move(RUN_KEY, frozenset({Phase.VALIDATED}), Phase.PUBLISHED)
+    assert target.ledger.move(RUN_KEY, frozenset({Phase.VALIDATED}), Phase.CANCELLED)
+
     changes: dict[str, object] = {"cancel_reason": None, "cancel_requested_by": None, "diagnostics": {"by": "run-2"}}
     assert target.ledger.move(RUN_KEY, frozenset({Phase.CANCELLED}), Phase.SEALED, **changes)
     assert target.ledger.move(RUN_KEY, frozenset({Phase.SEALED}), Phase.VALIDATED)

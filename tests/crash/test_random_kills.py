@@ -18,6 +18,8 @@ from demo.embedded import Embedded
 from tests.orders import Orders, make_orders
 
 KILLS = 10
+CHUNKS = 600
+ROWS = 60_000
 SEED = int(os.environ.get("DPONE_TEST_SEED", "20261129"))
 READ = re.compile(r"/\* dpone:read_chunk \w+ chunk=(\d+) epoch=(\d+)")
 
@@ -25,7 +27,8 @@ READ = re.compile(r"/\* dpone:read_chunk \w+ chunk=(\d+) epoch=(\d+)")
 @pytest.fixture
 def big_orders(new_database: Callable[[str], str]) -> Orders:
     """Enough chunks to survive ten kills, and a source that logs every statement."""
-    orders = make_orders(new_database("oltp"), new_database("dwh"), rows=60_000, chunks=96, lanes=2)
+    orders = make_orders(new_database("oltp"), new_database("dwh"), rows=ROWS, chunks=CHUNKS, lanes=2)
+    orders.manifest["dagster"] = {"max_partitions": 40}
     (name,) = orders.on_source("SELECT current_database()")[0]
     orders.on_source(f"ALTER DATABASE {name} SET log_statement = 'all'")
     return orders
@@ -46,11 +49,14 @@ class Run:
             start_new_session=True,
         )
 
-    def kill(self) -> None:
-        """SIGKILL to run worker, forkserver and lanes at once."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+    def kill(self) -> bool:
+        """SIGKILL to run worker, forkserver and lanes at once; False if the run was faster."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        code = self.process.wait()
         self.log.close()
+        assert code in (0, -signal.SIGKILL), Path(self.log.name).read_text()[-4000:]
+        return code != 0
 
     def wait(self) -> int:
         code = self.process.wait(timeout=180)
@@ -64,18 +70,30 @@ def committed(orders: Orders) -> int:
     return int(orders.on_target("SELECT count(*) FROM system.__dpone__chunk_receipts")[0][0])
 
 
-def wait_for_a_random_moment(orders: Orders, run: Run, dice: random.Random) -> None:
-    """Either any moment at all, or shortly after the first new receipt of this run."""
-    if dice.random() < 0.3:
-        deadline = time.monotonic() + dice.uniform(0.5, 8)
-        while time.monotonic() < deadline and run.process.poll() is None:
-            time.sleep(0.05)
-        return
+def phase(orders: Orders) -> str:
+    return str(orders.on_target("SELECT phase FROM system.__dpone__backfill_campaigns")[0][0])
+
+
+def wait_for(run: Run, reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached() and run.process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def wait_for_a_random_moment(orders: Orders, run: Run, dice: random.Random, number: int) -> None:
+    """While starting, among the chunks (most often), when all are loaded, while validating or publishing."""
     before = committed(orders)
-    deadline = time.monotonic() + 30
-    while committed(orders) == before and time.monotonic() < deadline and run.process.poll() is None:
-        time.sleep(0.02)
-    time.sleep(dice.uniform(0, 0.3))
+    if number == KILLS - 1:
+        wait_for(run, lambda: phase(orders) in ("sealed", "validated"))
+        time.sleep(dice.uniform(0, 0.5))
+    elif number == KILLS - 2:
+        wait_for(run, lambda: committed(orders) == CHUNKS)
+        time.sleep(dice.uniform(0, 0.5))
+    elif dice.random() < 0.2:
+        time.sleep(dice.uniform(0.5, 2.5))
+    else:
+        more = dice.randint(1, 60)
+        wait_for(run, lambda: committed(orders) >= before + more)
 
 
 def reads(log: Path) -> list[tuple[int, int]]:
@@ -84,18 +102,16 @@ def reads(log: Path) -> list[tuple[int, int]]:
 
 
 @pytest.mark.slow
-def test_ten_kills_and_a_resume_leave_exact_content(
-    big_orders: Orders, postgres: Embedded, tmp_path: Path
-) -> None:
+def test_ten_kills_and_a_resume_leave_exact_content(big_orders: Orders, postgres: Embedded, tmp_path: Path) -> None:
     orders = big_orders
     dice = random.Random(SEED)
     already_logged = len(reads(postgres.log))
     run = Run(orders, tmp_path, "run", "--execute")
-    for _ in range(KILLS):
-        wait_for_a_random_moment(orders, run, dice)
-        run.kill()
+    for number in range(KILLS):
+        wait_for_a_random_moment(orders, run, dice, number)
+        assert run.kill(), f"the campaign ended before kill {number + 1}: give it more chunks"
         old_or_new = orders.on_target("SELECT count(*) FROM landing.orders")[0][0]
-        assert old_or_new in (3, 60_000)
+        assert old_or_new in (3, ROWS)
         run = Run(orders, tmp_path, "resume")
     code = run.wait()
     assert code == 0, (tmp_path / "run.log").read_text()[-4000:]
@@ -103,7 +119,7 @@ def test_ten_kills_and_a_resume_leave_exact_content(
     source, target = orders.digests()
     assert source == target
     receipts = dict(orders.on_target("SELECT chunk_index, epoch FROM system.__dpone__chunk_receipts"))
-    assert len(receipts) == 96
+    assert len(receipts) == CHUNKS
     assert orders.on_target("SELECT count(*) FROM system.__dpone__publications")[0][0] == 1
     for chunk, epoch in reads(postgres.log)[already_logged:]:
         assert epoch <= receipts[chunk], f"chunk {chunk} was read again after its receipt"

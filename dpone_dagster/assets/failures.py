@@ -1,0 +1,53 @@
+"""How an error of ours reaches Dagster: with code, findings and next step, and retried only where that can help."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Iterator
+
+from dagster import Backoff, Failure, MetadataValue, RetryPolicy
+
+from dpone_dagster.campaign.errors import DponeError
+
+# Also covers a step whose process was killed; a permanent error never gets here (`allow_retries=False`).
+RETRIES = RetryPolicy(max_retries=3, delay=2, backoff=Backoff.EXPONENTIAL)
+
+
+@contextlib.contextmanager
+def shown_to_dagster(*also_retried: type[DponeError]) -> Iterator[None]:
+    """Turn our errors into Dagster's failure. An interrupt of Dagster passes untouched.
+
+    Args:
+        also_retried: Permanent kinds that are worth another try at this place.
+
+    Raises:
+        Failure: For every error of ours.
+    """
+    try:
+        yield
+    except DponeError as error:
+        # `from None`: a driver's own text, which may quote a row, must not be logged as the cause.
+        raise failure_of(error, retry=error.retryable or isinstance(error, also_retried)) from None
+
+
+def failure_of(error: DponeError, *, retry: bool = False) -> Failure:
+    """The failure that a step ends with.
+
+    Args:
+        error: What happened.
+        retry: Whether the step's retry policy may try again.
+    """
+    facts: dict[str, MetadataValue] = {
+        "code": MetadataValue.text(error.code),
+        "next_step": MetadataValue.text(error.advice),
+        "raised_at": MetadataValue.text(_place(error)),
+    }
+    if error.findings:
+        facts["findings"] = MetadataValue.md("\n".join(f"* {finding}" for finding in error.findings))
+    return Failure(str(error), metadata=facts, allow_retries=retry)
+
+
+def _place(error: DponeError) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "not raised"

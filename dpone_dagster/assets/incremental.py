@@ -1,0 +1,45 @@
+"""`incremental`: what changed in the source since the handoff, one increment a run."""
+
+from dagster import AssetExecutionContext, AssetsDefinition, MaterializeResult
+
+from dpone_dagster.assets.campaign_asset import Events, campaign_asset
+from dpone_dagster.assets.failures import shown_to_dagster
+from dpone_dagster.assets.names import plain_metadata
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.increment import run_increment
+from dpone_dagster.resources.connections import DponeConnections
+
+
+def build_incremental(spec: CampaignSpec) -> AssetsDefinition:
+    """The live table, kept up to date by xmin.
+
+    Args:
+        spec: The campaign; its `handoff_id` is set.
+    """
+
+    @campaign_asset(
+        spec,
+        "incremental",
+        after="xmin_handoff",
+        checks={},
+        description=f"`{spec.target}` with what changed in `{spec.source}` since the handoff.",
+    )
+    def incremental(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
+        with shown_to_dagster():
+            done = run_increment(spec, dpone_connections.connector(spec), context.run_id)
+        yield MaterializeResult(
+            metadata=plain_metadata(
+                {
+                    "rows_read": done.rows_read,
+                    "inserted": done.inserted,
+                    "updated": done.updated,
+                    "deleted": done.deleted,
+                    "reconciled": done.reconciled,
+                    "anchor_from": str(done.anchor_from.xid),
+                    "anchor_to": str(done.anchor_to.xid),
+                    "seconds": round(done.seconds, 3),
+                }
+            )
+        )
+
+    return incremental

@@ -1,0 +1,118 @@
+"""What a lane shows in Dagster: a partition's materialization the moment its last chunk commits, failures, progress."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+
+from dagster import AssetMaterialization, OpExecutionContext
+
+from dpone_dagster.assets.names import asset_key, partitions_of
+from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.ledger import ChunkRecord
+from dpone_dagster.campaign.plan import Chunk
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.ports import ChunkSelection, Connector, Target
+
+Metadata = dict[str, bool | int | float | str]
+_logger = logging.getLogger(__name__)
+
+
+class LaneEvents:
+    """A lane's observer. Nothing here ever fails the lane: the database has the truth already, Dagster may lag.
+
+    Args:
+        context: Of the lane's step.
+        spec: The campaign.
+        connector: Opens the connection by which grouped partitions are counted; none otherwise.
+    """
+
+    def __init__(self, context: OpExecutionContext, spec: CampaignSpec, connector: Connector) -> None:
+        self._context = context
+        self._spec = spec
+        self._connector = connector
+        self._partitions = partitions_of(spec)
+        self._target: Target | None = None
+
+    def committed(self, chunk: Chunk, receipt: ChunkReceipt, seconds: float, *, replayed: bool) -> None:
+        """Show the chunk's partition as materialized, if this was its last chunk."""
+        with _never_failing():
+            key = self._partitions.key_of(chunk.index)
+            if self._partitions.grouped:
+                facts = self._group_metadata(key)
+            else:
+                facts = _metadata(receipt.rows, seconds) | {
+                    "receipt_id": receipt.receipt_id,
+                    "range": str(chunk),
+                    "replayed": replayed,
+                }
+            if facts is not None:
+                event = AssetMaterialization(asset_key(self._spec, "shadow"), partition=key, metadata=facts)
+                self._context.log_event(event)
+
+    def failed(self, chunk: Chunk, error: DponeError) -> None:
+        """Log what stopped the chunk; the step fails with it when the lane is through."""
+        with _never_failing():
+            self._context.log.error(f"chunk {chunk.index} {chunk} failed: {error}")
+
+    def progress(self, progress: Progress) -> None:
+        """Log the campaign's counters."""
+        with _never_failing():
+            eta = "" if progress.eta_seconds is None else f", {progress.eta_seconds:,.0f} s to go"
+            self._context.log.info(
+                f"{progress.committed:,} of {progress.total:,} chunks, {progress.rows_loaded:,} rows, "
+                f"{progress.rows_per_second:,.0f} rows/s{eta}"
+            )
+
+    def close(self) -> None:
+        """Close the connection of grouped partitions."""
+        if self._target is not None:
+            self._target.close()
+
+    def _group_metadata(self, key: str) -> Metadata | None:
+        """Whoever sees a group with nothing left shows it; twice is harmless, never is not possible."""
+        if self._target is None:
+            self._target = self._connector.target("events")
+        group = ChunkSelection((self._partitions.chunks_of(key),))
+        if self._target.ledger.progress(self._spec.run_key, group).remaining:
+            return None
+        return partition_metadata(self._spec, self._target.ledger.chunks(self._spec.run_key, group))
+
+
+def partition_metadata(spec: CampaignSpec, chunks: Sequence[ChunkRecord]) -> Metadata:
+    """What the ledger knows of a partition's committed chunks.
+
+    Args:
+        spec: The campaign.
+        chunks: All chunks of one partition, by index.
+    """
+    facts = _metadata(sum(c.rows or 0 for c in chunks), sum(c.seconds or 0.0 for c in chunks))
+    first, last = chunks[0], chunks[-1]
+    workers = {c.worker.run_id for c in chunks if c.worker is not None}
+    facts["loaded_in_run"] = ", ".join(sorted(workers))
+    if len(chunks) == 1:
+        return facts | {"receipt_id": first.receipt_id or "", "range": str(spec.plan.chunk(first.index))}
+    return facts | {
+        "chunks": f"{first.index} to {last.index}",
+        "receipts": sum(c.receipt_id is not None for c in chunks),
+    }
+
+
+def _metadata(rows: int, seconds: float) -> Metadata:
+    return {
+        "rows": rows,
+        "dagster/partition_row_count": rows,
+        "seconds": round(seconds, 3),
+        "rows_per_second": round(rows / seconds) if seconds > 0 else 0,
+    }
+
+
+@contextlib.contextmanager
+def _never_failing() -> Iterator[None]:
+    try:
+        yield
+    except Exception:  # whatever the event log's storage raises; an interrupt of Dagster is no `Exception`
+        _logger.warning("an event could not be shown in Dagster; the ledger has it", exc_info=True)

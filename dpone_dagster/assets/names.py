@@ -1,0 +1,48 @@
+"""Names by which Dagster knows a campaign: asset keys, jobs, pool, partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from dagster import AssetKey
+
+from dpone_dagster.campaign.partitions import Partitions
+from dpone_dagster.campaign.spec import CampaignSpec
+
+AssetName = Literal["shadow", "validated_shadow", "published_target", "xmin_handoff", "incremental"]
+
+
+def asset_key(spec: CampaignSpec, name: AssetName) -> AssetKey:
+    """`<dataset>/<name>`."""
+    return AssetKey([spec.dataset, name])
+
+
+def campaign_job_name(spec: CampaignSpec) -> str:
+    """The job that runs the whole campaign."""
+    return f"{spec.dataset}_campaign"
+
+
+def increment_job_name(spec: CampaignSpec) -> str:
+    """The job that runs one increment."""
+    return f"{spec.dataset}_increment"
+
+
+def pool_name(spec: CampaignSpec) -> str:
+    """The pool that bounds the campaign's lanes over all of its runs."""
+    return f"dpone_{spec.dataset}"
+
+
+def partitions_of(spec: CampaignSpec) -> Partitions:
+    """How Dagster shows the plan."""
+    return Partitions(spec.plan.count, spec.run_key, spec.max_partitions)
+
+
+def kinds_of(spec: CampaignSpec) -> set[str]:
+    """The icon of the target."""
+    return {"postgresql" if spec.sink_type == "postgres" else "sqlserver"}
+
+
+def plain_metadata(facts: Mapping[str, object]) -> dict[str, bool | int | float | str]:
+    """Facts as metadata that Dagster can show; what is no number and no text is shown as text."""
+    return {name: fact if isinstance(fact, (bool, int, float, str)) else str(fact) for name, fact in facts.items()}

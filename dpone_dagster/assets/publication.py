@@ -1,0 +1,145 @@
+"""`validated_shadow`, `published_target`, `xmin_handoff`: each proves its precondition in the database by itself."""
+
+from dagster import AssetCheckResult, AssetExecutionContext, AssetsDefinition, MaterializeResult
+
+from dpone_dagster.assets.campaign_asset import Events, campaign_asset, refused_check
+from dpone_dagster.assets.failures import failure_of, shown_to_dagster
+from dpone_dagster.assets.names import plain_metadata
+from dpone_dagster.campaign.errors import CampaignActive, DponeError, Finding, HandoffMissing, ValidationBlocked
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.handoff import commit_handoff
+from dpone_dagster.engine.publish import publish
+from dpone_dagster.engine.validate import CHECK_NAMES, Check, ValidationEvidence, validate
+from dpone_dagster.resources.connections import DponeConnections
+
+_CHECKS = {
+    "receipts_complete": "Every chunk of the plan is committed and has a receipt of this plan.",
+    "row_count": "The shadow's exact row count is the sum of the receipts.",
+    "unique_key": "No NULL and no duplicate in the unique key, as the target compares it.",
+    "catalog": "The live table is the one that the shadow was made from.",
+    "not_empty": "An empty source does not replace a table that has rows.",
+}
+_RECEIPT_CHECK = "publication_receipt"
+_HANDOFF_CHECK = "handoff_bound"
+
+
+def build_validated_shadow(spec: CampaignSpec) -> AssetsDefinition:
+    """The shadow, sealed and proven equal to what was read.
+
+    Args:
+        spec: The campaign.
+    """
+
+    @campaign_asset(
+        spec,
+        "validated_shadow",
+        after="shadow",
+        checks={name: _CHECKS[name] for name in CHECK_NAMES},
+        description=f"`{spec.shadow}`, sealed and proven equal to what was read.",
+    )
+    def validated_shadow(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
+        # A backfill starts this with the last chunk's event, while its lanes may still be closing their sessions.
+        with shown_to_dagster(CampaignActive):
+            evidence = validate(spec, dpone_connections.connector(spec), context.run_id)
+        for check in evidence.checks:
+            yield _result(check)
+        if not evidence.passed:
+            raise failure_of(_blocked(spec, evidence))
+        numbers = {name: number for check in evidence.checks for name, number in check.numbers.items()}
+        yield MaterializeResult(metadata=plain_metadata(numbers))
+
+    return validated_shadow
+
+
+def _result(check: Check) -> AssetCheckResult:
+    steps = {} if check.passed else {"next_step": check.next_step}
+    description = None if check.passed else f"{check.problem} → {check.next_step}"
+    return AssetCheckResult(
+        passed=check.passed,
+        check_name=check.name,
+        description=description,
+        metadata=plain_metadata({**check.numbers, **steps}),
+    )
+
+
+def _blocked(spec: CampaignSpec, evidence: ValidationEvidence) -> ValidationBlocked:
+    red = [check for check in evidence.checks if not check.passed]
+    return ValidationBlocked(
+        f"the shadow of {spec.dataset} is not proven; the live table is untouched",
+        findings=[Finding(check.name, check.problem, check.next_step) for check in red],
+        next_step=red[0].next_step,
+    )
+
+
+def build_published_target(spec: CampaignSpec) -> AssetsDefinition:
+    """The live table after the swap.
+
+    Args:
+        spec: The campaign.
+    """
+
+    @campaign_asset(
+        spec,
+        "published_target",
+        after="validated_shadow",
+        checks={_RECEIPT_CHECK: "The swap's receipt was written in the transaction that swapped the tables."},
+        description=f"`{spec.target}`, swapped in by one transaction; the table before stays as `{spec.backup}`.",
+    )
+    def published_target(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
+        try:
+            receipt = publish(spec, dpone_connections.connector(spec), context.run_id)
+        except DponeError as error:
+            yield from refused_check(_RECEIPT_CHECK, error)
+            raise failure_of(error, retry=error.retryable) from None
+        facts = plain_metadata(
+            {
+                "receipt_id": receipt.receipt_id,
+                "expected_rows": receipt.expected_rows,
+                "actual_rows": receipt.actual_rows,
+                "sequence": receipt.sequence,
+                "generation": receipt.generation,
+                "backup": receipt.backup,
+                "published_at": receipt.published_at,
+            }
+        )
+        yield AssetCheckResult(passed=True, check_name=_RECEIPT_CHECK, metadata=facts)
+        yield MaterializeResult(metadata={**facts, "dagster/row_count": receipt.actual_rows})
+
+    return published_target
+
+
+def build_xmin_handoff(spec: CampaignSpec) -> AssetsDefinition:
+    """The anchor from before the first chunk, bound to the publication.
+
+    Args:
+        spec: The campaign; its `handoff_id` is set.
+    """
+
+    @campaign_asset(
+        spec,
+        "xmin_handoff",
+        after="published_target",
+        checks={_HANDOFF_CHECK: "The anchor from before the first chunk is bound to the publication that is live."},
+        description=f"Handoff `{spec.handoff_id}`: where the increments of `{spec.target}` start.",
+    )
+    def xmin_handoff(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
+        try:
+            checkpoint = commit_handoff(spec, dpone_connections.connector(spec), context.run_id)
+            if checkpoint is None:
+                raise HandoffMissing(f"the checkpoint of {spec.target} is not there")
+        except DponeError as error:
+            yield from refused_check(_HANDOFF_CHECK, error)
+            raise failure_of(error, retry=error.retryable) from None
+        facts = plain_metadata(
+            {
+                "handoff_id": checkpoint.handoff_id,
+                "publication_receipt": checkpoint.publication_receipt,
+                "generation": checkpoint.generation,
+                "anchor_xid": str(checkpoint.anchor.xid),
+                "anchor_taken_at": checkpoint.anchor.taken_at,
+            }
+        )
+        yield AssetCheckResult(passed=True, check_name=_HANDOFF_CHECK, metadata=facts)
+        yield MaterializeResult(metadata=facts)
+
+    return xmin_handoff

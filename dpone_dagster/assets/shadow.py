@@ -1,0 +1,181 @@
+"""`shadow`: the chunks as partitions, loaded by lanes that are steps of the run."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from dagster import (
+    AssetExecutionContext,
+    AssetsDefinition,
+    BackfillPolicy,
+    DynamicOut,
+    DynamicOutput,
+    In,
+    MetadataValue,
+    Nothing,
+    OpDefinition,
+    OpExecutionContext,
+    Out,
+    StaticPartitionsDefinition,
+    graph_asset,
+    op,
+)
+
+from dpone_dagster.assets.failures import RETRIES, shown_to_dagster
+from dpone_dagster.assets.lane_events import LaneEvents, partition_metadata
+from dpone_dagster.assets.names import asset_key, campaign_job_name, kinds_of, partitions_of, pool_name
+from dpone_dagster.assets.watchdog import run_is_alive
+from dpone_dagster.campaign.errors import ChunkFailed, StoppedByPeer
+from dpone_dagster.campaign.ledger import Worker
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.load import LaneResult, collect, load_lane
+from dpone_dagster.engine.prepare import Intent, prepare
+from dpone_dagster.ports import ChunkSelection, Connector
+from dpone_dagster.resources.connections import DponeConnections
+
+# Dagster writes one event a partition when collect is done; one by one that costs 14 ms each.
+_EVENT_BATCH = ("DAGSTER_EVENT_BATCH_SIZE", "100")
+
+
+def build_shadow(spec: CampaignSpec, manifest_path: Path) -> AssetsDefinition:
+    """The asset whose partitions are the plan's chunks (or groups of them).
+
+    Steps hand over nothing but their order, so that they need no storage in common. A run of several partitions is one
+    run; runs of different partitions may work side by side.
+
+    Args:
+        spec: The campaign.
+        manifest_path: Where it was read from.
+    """
+    prepare_op, lane_op, collect_op = _prepare_op(spec), _lane_op(spec), _collect_op(spec)
+
+    @graph_asset(
+        key=asset_key(spec, "shadow"),
+        description=f"`{spec.source}` in {spec.plan.count:,} chunks, each loaded once into `{spec.shadow}`.",
+        partitions_def=StaticPartitionsDefinition(partitions_of(spec).keys()),
+        backfill_policy=BackfillPolicy.single_run(),
+        group_name=spec.dataset,
+        kinds=kinds_of(spec),
+        owners=spec.owners,
+        tags=spec.tags,
+        metadata={
+            "manifest": MetadataValue.path(str(manifest_path)),
+            "source": str(spec.source),
+            "table": str(spec.shadow),
+            "chunks": spec.plan.count,
+        },
+    )
+    def shadow():  # type: ignore[no-untyped-def]  # Dagster calls it once, to see how the ops are wired
+        return collect_op(prepare_op().map(lane_op).collect())
+
+    return shadow
+
+
+def selected_chunks(context: OpExecutionContext | AssetExecutionContext, spec: CampaignSpec) -> ChunkSelection:
+    """The chunks of the run's partitions; all of them where the run names none.
+
+    Args:
+        context: Of the step.
+        spec: The campaign.
+
+    Raises:
+        PlanDrift: The run was started with partitions of another campaign.
+    """
+    if not (context.has_partition_key or context.has_partition_key_range):
+        return ChunkSelection.all(spec.plan.count)
+    return ChunkSelection(partitions_of(spec).selection(context.partition_keys))
+
+
+def _prepare_op(spec: CampaignSpec) -> OpDefinition:
+    @op(name=_prepare_name(spec), out=DynamicOut(Nothing), retry_policy=RETRIES)
+    def prepare_campaign(
+        context: OpExecutionContext, dpone_connections: DponeConnections
+    ) -> Iterator[DynamicOutput[None]]:
+        """Prove that the campaign can be done and create it, or re-check the one there is."""
+        # Runs of single partitions work side by side; the campaign's own job wants it for itself.
+        intent: Intent = "run" if context.job_name == campaign_job_name(spec) else "join"
+        with shown_to_dagster():
+            chosen = selected_chunks(context, spec)
+            record = prepare(spec, dpone_connections.connector(spec), intent=intent, run_id=context.run_id)
+        context.log.info(f"campaign {spec.dataset} is {record.phase}; {chosen.count:,} chunks selected")
+        for lane in range(min(spec.lanes, chosen.count)):
+            yield DynamicOutput(None, mapping_key=str(lane))
+
+    return prepare_campaign
+
+
+def _lane_op(spec: CampaignSpec) -> OpDefinition:
+    @op(
+        name=f"{spec.dataset}_lane",
+        ins={"prepared": In(Nothing)},
+        out=Out(Nothing),
+        pool=pool_name(spec),
+        retry_policy=RETRIES,
+    )
+    def load_chunks(context: OpExecutionContext, dpone_connections: DponeConnections) -> None:
+        """Take the next free chunk until none is left."""
+        with shown_to_dagster():
+            chosen = selected_chunks(context, spec)
+            connector = dpone_connections.connector(spec)
+            if _prepare_is_left_out(context, spec):
+                prepare(spec, connector, intent="join", run_id=context.run_id)
+            lane = int(context.get_mapping_key() or 0)
+            worker = Worker(context.run_id, lane, socket.gethostname(), os.getpid())
+            with contextlib.closing(LaneEvents(context, spec, connector)) as events:
+                result = load_lane(spec, connector, worker, chosen, events, run_is_alive)
+            context.log.info(
+                f"lane {lane}: {result.committed} chunks committed, {result.replayed} of them by their receipt, "
+                f"{result.rows:,} rows, {result.failed} failed"
+            )
+            _require_all_committed(spec, connector, chosen, result)
+
+    return load_chunks
+
+
+def _prepare_is_left_out(context: OpExecutionContext, spec: CampaignSpec) -> bool:
+    """Whether this is a re-execution of failed steps only, which takes the campaign up without its first step."""
+    steps = context.run.step_keys_to_execute
+    return bool(steps) and not any(step.endswith(f".{_prepare_name(spec)}") for step in steps or ())
+
+
+def _require_all_committed(
+    spec: CampaignSpec, connector: Connector, chosen: ChunkSelection, result: LaneResult
+) -> None:
+    """A lane that was stopped has failed, so that a re-execution from failure runs it again, beside its peers."""
+    if result.stopped is None and not result.failed:
+        return
+    try:
+        collect(spec, connector, chosen)
+    except ChunkFailed as error:
+        if result.failed:
+            raise
+        raise StoppedByPeer(f"{result.stopped}; {error.message}", findings=error.findings) from None
+
+
+def _collect_op(spec: CampaignSpec) -> OpDefinition:
+    @op(
+        name=f"{spec.dataset}_collect",
+        ins={"lanes": In(Nothing)},
+        out=Out(Nothing),
+        retry_policy=RETRIES,
+    )
+    def collect_chunks(context: AssetExecutionContext, dpone_connections: DponeConnections) -> None:
+        """Prove by the ledger that every selected chunk is committed, and show each partition with its numbers."""
+        with shown_to_dagster():
+            chosen = selected_chunks(context, spec)
+            summary = collect(spec, dpone_connections.connector(spec), chosen)
+        # Dagster records every partition of the run again, and would hide the lanes' metadata behind none.
+        partitions = partitions_of(spec)
+        for key, chunks in groupby(summary.chunks, lambda chunk: partitions.key_of(chunk.index)):
+            facts = partition_metadata(spec, list(chunks))
+            context.add_asset_metadata(facts, asset_key=asset_key(spec, "shadow"), partition_key=key)
+        os.environ.setdefault(*_EVENT_BATCH)
+
+    return collect_chunks
+
+
+def _prepare_name(spec: CampaignSpec) -> str:
+    return f"{spec.dataset}_prepare"

@@ -1,0 +1,78 @@
+"""The jobs of a campaign and the executor that their steps run under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dagster import AssetSelection, ExecutorDefinition, define_asset_job, multiprocess_executor
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+
+from dpone_dagster.assets.names import asset_key, campaign_job_name, increment_job_name, partitions_of
+from dpone_dagster.campaign.errors import Finding, ManifestInvalid
+from dpone_dagster.campaign.spec import CampaignSpec
+
+EXECUTOR_VARIABLE = "DPONE_EXECUTOR"
+# Loaded once by the fork server, so that a lane starts in a fraction of a second. None of it opens anything at import.
+_PRELOADED = ["dpone_dagster.campaign_definitions", "dpone_dagster.postgres.source", "dpone_dagster.postgres.target"]
+
+
+def executor_for(specs: Iterable[CampaignSpec], environ: Mapping[str, str]) -> ExecutorDefinition:
+    """Where steps run: processes of this host, or pods (`DPONE_EXECUTOR=k8s`).
+
+    Args:
+        specs: The campaigns that it has to serve; the one with the most lanes counts.
+        environ: Environment of this process.
+
+    Raises:
+        ManifestInvalid: `DPONE_EXECUTOR` names no executor.
+    """
+    # Dagster's default is the number of processors, which would make lanes wait for one another.
+    at_once = max((spec.lanes for spec in specs), default=1) + 1
+    wanted = environ.get(EXECUTOR_VARIABLE) or "multiprocess"
+    if wanted == "multiprocess":
+        start = {"forkserver": {"preload_modules": _PRELOADED}}
+        return multiprocess_executor.configured({"max_concurrent": at_once, "start_method": start})
+    if wanted == "k8s":
+        from dagster_k8s import k8s_job_executor  # brings the Kubernetes client, which nobody else needs
+
+        return k8s_job_executor.configured({"max_concurrent": at_once})
+    raise ManifestInvalid(
+        f"{EXECUTOR_VARIABLE} names no executor",
+        findings=[Finding(EXECUTOR_VARIABLE, f"found `{wanted}`", "set it to `multiprocess` or `k8s`, or unset it")],
+        next_step=f"Correct {EXECUTOR_VARIABLE}.",
+    )
+
+
+def campaign_job(spec: CampaignSpec, executor: ExecutorDefinition) -> UnresolvedAssetJobDefinition:
+    """Everything up to the handoff, with all partitions in one run.
+
+    Args:
+        spec: The campaign.
+        executor: Where its steps run.
+    """
+    keys = partitions_of(spec).keys()
+    names = ("shadow", "validated_shadow", "published_target", *(("xmin_handoff",) if spec.handoff_id else ()))
+    return define_asset_job(
+        campaign_job_name(spec),
+        selection=AssetSelection.assets(*(asset_key(spec, name) for name in names)),
+        description=f"Load, validate and publish `{spec.target}`, and hand it over.",
+        # A run without them would have no partitions at all.
+        run_tags={ASSET_PARTITION_RANGE_START_TAG: keys[0], ASSET_PARTITION_RANGE_END_TAG: keys[-1]},
+        executor_def=executor,
+    )
+
+
+def increment_job(spec: CampaignSpec, executor: ExecutorDefinition) -> UnresolvedAssetJobDefinition:
+    """One increment.
+
+    Args:
+        spec: The campaign; its `handoff_id` is set.
+        executor: Where its step runs.
+    """
+    return define_asset_job(
+        increment_job_name(spec),
+        selection=AssetSelection.assets(asset_key(spec, "incremental")),
+        description=f"Load into `{spec.target}` what changed in `{spec.source}`.",
+        executor_def=executor,
+    )

@@ -1,0 +1,1 @@
+"""What the assets of a campaign are given by Dagster."""
