@@ -13,6 +13,7 @@ from dpone_dagster.campaign.errors import DponeError, OutcomeUnknown, ServerUnre
 from dpone_dagster.mssql.address import Address, connection_string
 from dpone_dagster.mssql.driver import driver_name, load_pyodbc
 from dpone_dagster.mssql.faults import is_lost, readable, state_of, translate
+from dpone_dagster.mssql.queries import load
 
 if TYPE_CHECKING:
     import pyodbc
@@ -29,19 +30,9 @@ _KEYWORDS = {
     "KeepAlive": "10",
     "KeepAliveInterval": "5",
 }
-# Every option that changes what a statement means, whatever the login's or the database's defaults are.
-_SETTINGS = (
-    "SET XACT_ABORT ON; SET NOCOUNT ON; SET IMPLICIT_TRANSACTIONS OFF; SET CURSOR_CLOSE_ON_COMMIT OFF; "
-    "SET ANSI_NULLS ON; SET ANSI_NULL_DFLT_ON ON; SET ANSI_PADDING ON; SET ANSI_WARNINGS ON; SET ARITHABORT ON; "
-    "SET CONCAT_NULL_YIELDS_NULL ON; SET QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT OFF; "
-    "SET LANGUAGE us_english; SET DATEFORMAT ymd; SET DATEFIRST 7; SET ROWCOUNT 0; SET TEXTSIZE 2147483647; "
-    "SET LOCK_TIMEOUT -1; SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
-)
-_WHO = (
-    "SELECT /* dpone:who */ CAST(@@SPID AS int), DB_NAME(), "
-    "CAST(DATEADD(minute, -DATEPART(tz, SYSDATETIMEOFFSET()), s.login_time) AS datetime2(3)) "
-    "FROM sys.dm_exec_sessions AS s WHERE s.session_id = @@SPID"
-)
+# Beyond this many characters a text is given as nvarchar(max), or the driver takes the older ntext for it.
+_SHORT_TEXT = 2_000
+_QUERIES = load("session.sql")
 
 Row = tuple[Any, ...]
 
@@ -76,8 +67,8 @@ class Session:
         self._doomed = False
         self._afterwards: list[Callable[[], object]] = []
         self.connection = _connect(self.address, purpose)
-        self.execute(_SETTINGS)
-        who = self.row(_WHO)
+        self.execute(_QUERIES["settings"])
+        who = self.row(_QUERIES["who"])
         if who is None:
             raise ServerUnreachable("the server does not show this login its own session")
         self.session_id: int = who[0]
@@ -130,7 +121,7 @@ class Session:
 
     def changed(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> int:
         """Execute one INSERT, UPDATE or DELETE and return how many rows it changed, as the server counts them."""
-        return int(self.value(f"{statement}\n;SELECT ROWCOUNT_BIG()", *values, seconds=seconds))
+        return int(self.value(_counted(statement), *values, seconds=seconds))
 
     def changed_by(self, statement: str, sizes: Sequence[object], values: Sequence[object]) -> int:
         """As `changed`, for a data statement whose parameters' types are given, so that none is guessed from a NULL.
@@ -142,14 +133,8 @@ class Session:
         """
         with self._statement(UNBOUNDED) as cursor:
             cursor.setinputsizes(sizes)
-            cursor.execute(f"{statement}\n;SELECT ROWCOUNT_BIG()", values)
+            cursor.execute(_counted(statement), values)
             return int(cursor.fetchval())
-
-    def insert_many(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
-        """Execute one INSERT for many rows in one packet stream."""
-        with self._statement(UNBOUNDED) as cursor:
-            cursor.fast_executemany = True
-            cursor.executemany(statement, rows)
 
     @contextlib.contextmanager
     def _statement(self, seconds: int) -> Iterator[pyodbc.Cursor]:
@@ -191,7 +176,7 @@ class Session:
         """
         if self._in_transaction:
             raise DponeError("this session is in a transaction already")
-        self.execute("SET XACT_ABORT ON; BEGIN TRANSACTION")
+        self.execute(_QUERIES["begin"])
         self._in_transaction = True
         try:
             yield
@@ -219,7 +204,7 @@ class Session:
         pyodbc = load_pyodbc()
         try:
             with self._bare_cursor() as cursor:
-                left = cursor.execute("COMMIT TRANSACTION; SELECT /* dpone:committed */ @@TRANCOUNT").fetchval()
+                left = cursor.execute(_QUERIES["commit"]).fetchval()
         except pyodbc.Error as error:
             self._in_transaction = False
             if is_lost(error):
@@ -235,7 +220,7 @@ class Session:
         # A broken connection has rolled back by itself; its error is already on its way.
         self._in_transaction = self._doomed = False
         with contextlib.suppress(load_pyodbc().Error), self._bare_cursor() as cursor:
-            cursor.execute("IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION")
+            cursor.execute(_QUERIES["rollback"])
 
     @contextlib.contextmanager
     def _bare_cursor(self) -> Iterator[pyodbc.Cursor]:
@@ -278,12 +263,28 @@ class Session:
             self.connection.close()
 
 
+def _counted(statement: str) -> str:
+    return f"{statement}\n;{_QUERIES['changed']}"
+
+
 def _execute(cursor: pyodbc.Cursor, statement: str, values: Sequence[object]) -> None:
-    if None in values:
-        # Without a size given the driver asks the server for every NULL's type, which fails in batches.
-        wide = (load_pyodbc().SQL_WVARCHAR, 1, 0)
-        cursor.setinputsizes([wide if value is None else None for value in values])
-    cursor.execute(statement, values) if values else cursor.execute(statement)
+    if not values:
+        cursor.execute(statement)
+        return
+    sizes = [_size(value) for value in values]
+    if any(sizes):
+        cursor.setinputsizes(sizes)
+    cursor.execute(statement, values)
+
+
+def _size(value: object) -> tuple[int, int, int] | None:
+    """The type of a parameter where the driver's own choice is not good enough."""
+    if value is None:
+        # Without one the driver asks the server for every NULL's type, which fails in batches.
+        return (load_pyodbc().SQL_WVARCHAR, 1, 0)
+    if isinstance(value, str) and len(value) > _SHORT_TEXT:
+        return (load_pyodbc().SQL_WVARCHAR, 0, 0)
+    return None
 
 
 def _connect(address: Address, purpose: str) -> Any:
