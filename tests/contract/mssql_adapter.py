@@ -99,7 +99,8 @@ class MssqlAdapter:
         )
 
     def store_receipt(self, receipt: ChunkReceipt) -> None:
-        columns = "run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, rows, bytes".split(", ")
+        columns = ["run_key", "chunk_index", "receipt_id", "plan_hash", "contract_hash", "binding", "epoch"]
+        columns += ["rows", "bytes"]
         names = ", ".join(map(quoted, columns))
         marks = ", ".join("?" * len(columns))
         values = [getattr(receipt, name) for name in columns]
@@ -117,14 +118,12 @@ class MssqlAdapter:
     def stream(
         self, contract: ColumnContract, rows: Sequence[tuple[Any, ...]], *, said: int | None = None
     ) -> RowStream:
-        import pyarrow
+        import pyarrow as pa
 
-        kinds = [
-            pyarrow.int32() if column.target_type == "integer" else pyarrow.string() for column in contract.columns
-        ]
-        schema = pyarrow.schema(list(zip([column.target for column in contract.columns], kinds, strict=True)))
+        kinds = [pa.int32() if column.target_type == "integer" else pa.string() for column in contract.columns]
+        schema = pa.schema(list(zip([column.target for column in contract.columns], kinds, strict=True)))
         batches = [
-            pyarrow.record_batch([list(values) for values in zip(*rows[at : at + 2], strict=True)], schema=schema)
+            pa.record_batch([list(values) for values in zip(*rows[at : at + 2], strict=True)], schema=schema)
             for at in range(0, len(rows), 2)
         ]
         return Batches(batches, schema, len(rows) if said is None else said)
