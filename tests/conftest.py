@@ -55,7 +55,7 @@ def mssql() -> Iterator[mssql_server.MssqlServer]:
     """One SQL Server for the whole run; its tests are skipped where there is none."""
     server = mssql_server.open_server()
     yield server
-    server.stop()
+    server.close()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dpone_dagster.campaign.errors import DponeError, OutcomeUnknown, ServerUnreachable
@@ -50,7 +51,6 @@ class Session:
         address: Where it is connected to.
         database: The database's name as the server has it.
         session_id: Of the server.
-        login_at: Login time in UTC: what tells two sessions of one id apart.
 
     Raises:
         ConnectionInvalid: The URL is not one of SQL Server.
@@ -68,12 +68,15 @@ class Session:
         self._afterwards: list[Callable[[], object]] = []
         self.connection = _connect(self.address, purpose)
         self.execute(_QUERIES["settings"])
-        who = self.row(_QUERIES["who"])
-        if who is None:
-            raise ServerUnreachable("the server does not show this login its own session")
-        self.session_id: int = who[0]
-        self.database: str = who[1]
-        self.login_at: datetime = who[2].replace(tzinfo=UTC)
+        session_id, database = self.rows(_QUERIES["who"])[0]
+        self.session_id: int = session_id
+        self.database: str = database
+
+    @cached_property
+    def login_at(self) -> datetime:
+        """Login time in UTC: what tells two sessions of one id apart."""
+        login_at: datetime = self.value(_QUERIES["login_at"])
+        return login_at.replace(tzinfo=UTC)
 
     # ------------------------------------------------------------ statements
 

@@ -21,9 +21,11 @@ SET LOCK_TIMEOUT -1;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED
 
 -- name: who
+SELECT /* dpone:who */ CAST(@@SPID AS int), DB_NAME()
+
+-- name: login_at
 -- A login without further rights sees its own session here.
-SELECT /* dpone:who */ CAST(@@SPID AS int), DB_NAME(),
-       CAST(DATEADD(minute, -DATEPART(tz, SYSDATETIMEOFFSET()), s.login_time) AS datetime2(3))
+SELECT /* dpone:login_at */ CAST(DATEADD(minute, -DATEPART(tz, SYSDATETIMEOFFSET()), s.login_time) AS datetime2(3))
 FROM sys.dm_exec_sessions AS s WHERE s.session_id = @@SPID
 
 -- name: begin

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -44,31 +45,39 @@ class MssqlServer:
     stop: Callable[[], None]
     stand_in: bool
 
+    @cached_property
+    def _admin(self) -> Session:
+        return Session(self.url, "test setup")
+
     def recreate(self, name: str) -> str:
         """Make a fresh database and return its URL."""
         self.drop(name)
-        with contextlib.closing(Session(self.url, "test setup")) as session:
-            session.execute(f"CREATE DATABASE {quoted(name)}", seconds=60)
+        self._admin.execute(f"CREATE DATABASE {quoted(name)}", seconds=60)
         return self.url_of(name)
 
     def drop(self, name: str) -> None:
         """Drop a database, its sessions ended first."""
-        with contextlib.closing(Session(self.url, "test setup")) as session:
-            if not session.value("SELECT COUNT(*) FROM sys.databases WHERE name = ?", name):
+        if not self._admin.value("SELECT COUNT(*) FROM sys.databases WHERE name = ?", name):
+            return
+        for _ in range(50):
+            try:
+                self._admin.execute(f"DROP DATABASE {quoted(name)}", seconds=60)
+            except DponeError:
+                self._end_sessions(name)
+                time.sleep(0.1)
+            else:
                 return
-            for _ in range(50):
-                for (session_id,) in session.rows(
-                    "SELECT session_id FROM sys.dm_exec_sessions WHERE database_id = DB_ID(?) AND session_id > 0",
-                    name,
-                ):
-                    with contextlib.suppress(DponeError):
-                        session.execute(f"KILL {int(session_id)}")
-                try:
-                    session.execute(f"DROP DATABASE {quoted(name)}", seconds=60)
-                except DponeError:
-                    time.sleep(0.1)
-                else:
-                    return
+
+    def _end_sessions(self, database: str) -> None:
+        query = "SELECT session_id FROM sys.dm_exec_sessions WHERE database_id = DB_ID(?) AND session_id > 0"
+        for (session_id,) in self._admin.rows(query, database):
+            with contextlib.suppress(DponeError):
+                self._admin.execute(f"KILL {int(session_id)}")
+
+    def close(self) -> None:
+        """End the server if it was started here."""
+        self._admin.close()
+        self.stop()
 
     def url_of(self, name: str) -> str:
         """URL of another database of the server."""
