@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dpone_dagster.campaign.errors import CatalogDrift, PublicationBlocked, TransientFailure
+import contextlib
+
+from dpone_dagster.campaign.errors import CatalogDrift, DponeError, PublicationBlocked, TransientFailure
 from dpone_dagster.campaign.names import TableRef, derived_name, digest_of
 from dpone_dagster.mssql import ddl
 from dpone_dagster.mssql.catalog import OWNER_PROPERTY, CatalogReader, differences
@@ -17,7 +19,7 @@ from dpone_dagster.ports import TargetTable
 def lock_table(session: Session, reader: CatalogReader, table: TableRef, wait_seconds: float) -> None:
     """Inside a transaction: lock one table against everybody, until its end.
 
-    A time-out ends the transaction; that the sessions in the way are named is UNVERIFIED on SQL Server.
+    A time-out ends the transaction. That the sessions in the way are named is UNVERIFIED on SQL Server.
 
     Raises:
         PublicationBlocked: Not within the wait; names the sessions that hold it or queue for it, as far as this login
@@ -34,13 +36,23 @@ def lock_table(session: Session, reader: CatalogReader, table: TableRef, wait_se
         rename_there=ddl.rename_table(table, elsewhere.name),
         rename_back=ddl.rename_table(elsewhere, table.name),
     )
+    # A statement that fails leaves the time-out behind, and no other one may follow it in this transaction.
+    session.after_transaction(lambda: session.execute(load("swap.sql")["wait_again"]))
     try:
-        rows = session.rows(statement, object_id, seconds=CONTROL_SECONDS + round(2 * wait_seconds))
+        session.execute(statement, seconds=CONTROL_SECONDS + round(2 * wait_seconds))
     except (ServerError, TransientFailure) as error:
-        raise PublicationBlocked(f"{table} was not free within {wait_seconds:g} s: {error.message}") from error
-    blockers = list(dict.fromkeys(str(row[0]) for row in rows if row[0] is not None))
-    if blockers:
-        raise PublicationBlocked(f"{table} was not free within {wait_seconds:g} s: {'; '.join(blockers)}")
+        named = _blockers(session, object_id)
+        raise PublicationBlocked(f"{table} was not free within {wait_seconds:g} s: {named}") from error
+
+
+def _blockers(session: Session, object_id: int) -> str:
+    """Who holds locks on the object, asked over another session: this one's transaction is lost."""
+    try:
+        with contextlib.closing(Session(session.address, f"{session.purpose} blockers")) as other:
+            rows = other.rows(load("swap.sql")["blockers"], object_id, session.session_id)
+    except DponeError:
+        return "by a session that this login may not see (the right VIEW SERVER STATE would name it)"
+    return "; ".join(dict.fromkeys(str(row[0]) for row in rows)) or "a session that has just let go"
 
 
 def swap(session: Session, reader: CatalogReader, live: TargetTable, shadow: TargetTable, backup: TableRef) -> None:
