@@ -96,7 +96,12 @@ def translate(error: pyodbc.Error) -> DponeError:
 
 def readable(error: pyodbc.Error) -> str:
     """The server's sentence without the driver's names, and without any value that it quotes."""
-    return _CONTENT.sub(r"\1(hidden)", _TAIL.sub("", _PREFIX.sub("", _text(error)))).strip()
+    return without_values(_TAIL.sub("", _PREFIX.sub("", _text(error)))).strip()
+
+
+def without_values(text: str) -> str:
+    """A server's sentence without the values that it quotes: row content never reaches a message."""
+    return _CONTENT.sub(r"\1(hidden)", text)
 
 
 def _text(error: pyodbc.Error) -> str:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from dpone_dagster.campaign.errors import DponeError, OutcomeUnknown, ServerUnreachable
 from dpone_dagster.mssql.address import Address, connection_string
@@ -36,6 +36,19 @@ _SHORT_TEXT = 2_000
 _QUERIES = load("session.sql")
 
 Row = tuple[Any, ...]
+
+
+class Companion(Protocol):
+    """Something that belongs to a session."""
+
+    def __init__(self, session: Session) -> None: ...
+
+    def close(self) -> None:
+        """Never raises."""
+        ...
+
+
+_Companion = TypeVar("_Companion", bound=Companion)
 
 
 class Session:
@@ -66,6 +79,7 @@ class Session:
         self._in_transaction = False
         self._doomed = False
         self._afterwards: list[Callable[[], object]] = []
+        self._companions: dict[type, Companion] = {}
         self.connection = _connect(self.address, purpose)
         self.execute(_QUERIES["settings"])
         session_id, database = self.rows(_QUERIES["who"])[0]
@@ -260,8 +274,21 @@ class Session:
                 with contextlib.suppress(Exception):
                     cancel()
 
+    def companion(self, kind: type[_Companion]) -> _Companion:
+        """What belongs to this session and is closed with it; made when first asked for.
+
+        Args:
+            kind: Its class, which takes the session; one of each.
+        """
+        found = self._companions.get(kind)
+        if not isinstance(found, kind):
+            found = self._companions[kind] = kind(self)
+        return found
+
     def close(self) -> None:
-        """Close the connection, which frees its locks."""
+        """Close the connection, which frees its locks, and what belongs to it."""
+        for companion in self._companions.values():
+            companion.close()
         with contextlib.suppress(load_pyodbc().Error):
             self.connection.close()
 
