@@ -5,40 +5,23 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import CountMismatch, DponeError, ValidationBlocked
 from dpone_dagster.campaign.names import TableRef, derived_name
 from dpone_dagster.mssql import digests
-from dpone_dagster.mssql.bulk import bulk_copy
 from dpone_dagster.mssql.digests import Digester
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
+from dpone_dagster.mssql.stagefill import Batches, fill_stage
+from dpone_dagster.mssql.stages import Stage
 from dpone_dagster.ports import ChangeCounts, KeyBucket, RowStream, StagedKeys
 
 _FILE = "changes.sql"
 # Gone with the session at the latest; made anew by every comparison of keys.
 _EXTRA = "[#dpone_extra_keys]"
 _TOKEN_DIGITS = 16
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """A stage table. Its columns have neutral names: bulk clients stumble over some that tables may have."""
-
-    table: TableRef
-    names: tuple[str, ...]
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The stage's column for each of the target's."""
-        return {name: f"c{place}" for place, name in enumerate(self.names)}
-
-    def column(self, name: str, alias: str) -> str:
-        """A target's column as the stage has it."""
-        return f"{alias}.{quoted(self.columns[name])}"
 
 
 class MssqlChanges:
@@ -51,7 +34,7 @@ class MssqlChanges:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._workbench: _Workbench | None = None
-        self._rows: _Stage | None = None
+        self._rows: Stage | None = None
 
     def stage_rows(self, target: TableRef, contract: ColumnContract, stream: RowStream) -> int:
         """Load changed rows into a stage; returns how many were new to it.
@@ -72,8 +55,8 @@ class MssqlChanges:
         self._fill(more, target, contract.key, stream)
         return self._changed(
             "stage_more",
-            rows=quoted_table(self._rows.table),
-            more=quoted_table(more.table),
+            rows=self._rows.name,
+            more=more.name,
             match=_same(self._rows, "r", more, "m", contract.key),
         )
 
@@ -100,13 +83,13 @@ class MssqlChanges:
             extra=_EXTRA,
             target=quoted_table(target),
             in_buckets=Digester.of(self._session, target).in_buckets(key, "t", buckets, wanted),
-            keys=quoted_table(keys.table),
+            keys=keys.name,
             match=_matches(keys, "k", key),
         )
         missing = self._session.value(
             filled(
                 load(_FILE)["missing_keys"],
-                keys=quoted_table(keys.table),
+                keys=keys.name,
                 target=quoted_table(target),
                 in_target=_matches(keys, "k", key),
                 not_staged=self._not_staged(keys, key),
@@ -115,11 +98,11 @@ class MssqlChanges:
         )
         return StagedKeys(extra, int(missing))
 
-    def _not_staged(self, keys: _Stage, key: Sequence[str]) -> str:
+    def _not_staged(self, keys: Stage, key: Sequence[str]) -> str:
         if self._rows is None:
             return ""
         match = _same(self._rows, "r", keys, "k", key)
-        return filled(load(_FILE)["not_staged"], rows=quoted_table(self._rows.table), match=match)
+        return filled(load(_FILE)["not_staged"], rows=self._rows.name, match=match)
 
     def delete_unmatched(self, target: TableRef, contract: ColumnContract) -> int:
         """Delete target rows of the staged buckets whose key is not among the staged keys."""
@@ -136,19 +119,19 @@ class MssqlChanges:
         # Key columns too: a key that is equal by its collation may still be written differently.
         updated = self._changed(
             "update_changed",
-            assignments=", ".join(f"{quoted(name)} = {rows.column(name, 's')}" for name in rows.names),
+            assignments=", ".join(f"{quoted(name)} = s.{quoted(rows.columns[name])}" for name in rows.columns),
             target=quoted_table(target),
-            rows=quoted_table(rows.table),
+            rows=rows.name,
             match=match,
-            new=", ".join(digester.exact(rows.columns[name], name, "s") for name in rows.names),
-            old=", ".join(digester.exact(name, name, "t") for name in rows.names),
+            new=", ".join(digester.exact(rows.columns[name], name, "s") for name in rows.columns),
+            old=", ".join(digester.exact(name, name, "t") for name in rows.columns),
         )
         inserted = self._changed(
             "insert_new",
             target=quoted_table(target),
-            columns=", ".join(map(quoted, rows.names)),
-            values=", ".join(rows.column(name, "s") for name in rows.names),
-            rows=quoted_table(rows.table),
+            columns=", ".join(map(quoted, rows.columns)),
+            values=rows.values(list(rows.columns), "s"),
+            rows=rows.name,
             match=match,
         )
         return ChangeCounts(inserted=inserted, updated=updated)
@@ -169,18 +152,20 @@ class MssqlChanges:
         if bench is not None:
             bench.close()
 
-    def _fill(self, stage: _Stage, target: TableRef, key: Sequence[str], stream: RowStream) -> int:
-        bulk_copy(self._session, stage.table, stage.columns, stream)
-        query = filled(load(_FILE)["staged"], stage=quoted_table(stage.table))
+    def _fill(self, stage: Stage, target: TableRef, key: Sequence[str], stream: RowStream) -> int:
+        batches = Batches(stream)
+        if not batches.empty:
+            fill_stage(self._session, stage, batches)
+        query = filled(load(_FILE)["staged"], stage=stage.name)
         staged = int(self._session.value(query, seconds=UNBOUNDED))
         if staged != stream.rows:
             raise CountMismatch(f"increment of {target}: {stream.rows} rows read, {staged} rows staged")
         self._refuse_duplicates(stage, target, key)
         return staged
 
-    def _refuse_duplicates(self, stage: _Stage, target: TableRef, key: Sequence[str]) -> None:
+    def _refuse_duplicates(self, stage: Stage, target: TableRef, key: Sequence[str]) -> None:
         columns = ", ".join(quoted(stage.columns[name]) for name in key)
-        query = filled(load(_FILE)["duplicates"], stage=quoted_table(stage.table), key=columns)
+        query = filled(load(_FILE)["duplicates"], stage=stage.name, key=columns)
         if count := self._session.value(query, seconds=UNBOUNDED):
             raise ValidationBlocked(
                 f"{count} keys of {target} came more than once from the source, as the target compares keys",
@@ -206,24 +191,22 @@ class _Workbench:
             with contextlib.suppress(DponeError):  # its writer may be dying still; the next increment finds it again
                 self._drop(target.sibling(name))
 
-    def make(self, columns: Sequence[str], target: TableRef) -> _Stage:
+    def make(self, columns: Sequence[str], target: TableRef) -> Stage:
         """An empty stage with the types of the target's columns."""
-        stage = _Stage(self._name(), tuple(columns))
+        stage = Stage(self._name(), {name: f"c{place}" for place, name in enumerate(columns)})
         listed = ", ".join(f"t.{quoted(name)} AS {quoted(short)}" for name, short in stage.columns.items())
         return self._create(stage, listed, target)
 
-    def clone(self, stage: _Stage) -> _Stage:
+    def clone(self, stage: Stage) -> Stage:
         """An empty stage like another one."""
-        return self._create(_Stage(self._name(), stage.names), "t.*", stage.table)
+        return self._create(Stage(self._name(), stage.columns), "t.*", stage.table)
 
     def _name(self) -> TableRef:
         token = uuid.uuid4().hex[:_TOKEN_DIGITS]
         return self._target.sibling(derived_name(self._target.name, "increment", token))
 
-    def _create(self, stage: _Stage, columns: str, like: TableRef) -> _Stage:
-        query = filled(
-            load(_FILE)["create_stage"], columns=columns, stage=quoted_table(stage.table), target=quoted_table(like)
-        )
+    def _create(self, stage: Stage, columns: str, like: TableRef) -> Stage:
+        query = filled(load(_FILE)["create_stage"], columns=columns, stage=stage.name, target=quoted_table(like))
         self._made.append(stage.table)
         self._session.execute(query)
         return stage
@@ -240,10 +223,12 @@ class _Workbench:
             self._session.close()
 
 
-def _matches(stage: _Stage, alias: str, key: Sequence[str]) -> str:
+def _matches(stage: Stage, alias: str, key: Sequence[str]) -> str:
     """The target's row `t` and a stage's row have one key, as the target's collation sees it."""
-    return " AND ".join(f"t.{quoted(name)} = {stage.column(name, alias)}" for name in key)
+    return " AND ".join(f"t.{quoted(name)} = {alias}.{quoted(stage.columns[name])}" for name in key)
 
 
-def _same(left: _Stage, left_alias: str, right: _Stage, right_alias: str, key: Sequence[str]) -> str:
-    return " AND ".join(f"{left.column(name, left_alias)} = {right.column(name, right_alias)}" for name in key)
+def _same(left: Stage, left_alias: str, right: Stage, right_alias: str, key: Sequence[str]) -> str:
+    return " AND ".join(
+        f"{left_alias}.{quoted(left.columns[name])} = {right_alias}.{quoted(right.columns[name])}" for name in key
+    )
