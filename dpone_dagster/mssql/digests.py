@@ -28,6 +28,7 @@ _PROBE = "naïve 😀"
 _EXACT = "COLLATE Latin1_General_BIN2"
 _UTF8 = "COLLATE Latin1_General_100_BIN2_UTF8"
 _CHARACTERS = frozenset({"char", "varchar", "nchar", "nvarchar"})
+_FLOATS = frozenset({"float", "real"})
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FILE = "digests.sql"
 
@@ -103,7 +104,7 @@ class Digester:
             return f"(CAST({name} AS nvarchar(max)) + N'.') {_EXACT}"
         if kind == "datetimeoffset":
             return f"{name}, DATEPART(tz, {name})"
-        return f"CAST({name} AS binary(8))" if kind in ("float", "real") else name
+        return f"CAST({name} AS binary(8))" if kind in _FLOATS else name
 
     def _type(self, column: str) -> str:
         try:
@@ -130,8 +131,16 @@ def content_digest(session: Session, table: TableRef, contract: ColumnContract) 
 
 
 def key_buckets(session: Session, table: TableRef, key: Sequence[str], buckets: int) -> list[KeyBucket]:
-    """Digest of all keys of a table, a bucket each; empty buckets are left out."""
-    query = Digester.of(session, table).key_buckets_query(key, buckets)
+    """Digest of all keys of a table, a bucket each; empty buckets are left out.
+
+    Raises:
+        DponeError: A float is part of the key: it has no text that both servers share.
+    """
+    digester = Digester.of(session, table)
+    for name in key:
+        if digester.types.get(name) in _FLOATS:
+            raise DponeError(f"{table}.{name} is a float, which cannot be a key that is reconciled")
+    query = digester.key_buckets_query(key, buckets)
     return [KeyBucket(bucket, keys, total) for bucket, keys, total in session.rows(query, seconds=UNBOUNDED)]
 
 

@@ -115,8 +115,10 @@ class PostgresSource:
     def content_digest(self, table: TableRef, contract: ColumnContract) -> str:
         """`<rows>:<sum>` over all contract columns, as the target holds them."""
         relation = sql.SQL("{} AS t").format(_identifier(table))
+        types = [column.target_type for column in contract.columns]
+        values = [digests.portable(v, kind) for v, kind in zip(plain(contract), types, strict=True)]
         with translated():
-            row = self.session.connection.execute(digests.content_digest_query(relation, plain(contract))).fetchone()
+            row = self.session.connection.execute(digests.content_digest_query(relation, values)).fetchone()
         if row is None:
             raise DponeError(f"the server returned no digest of {table}")
         return str(row[0])

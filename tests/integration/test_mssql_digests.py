@@ -44,6 +44,8 @@ EDGES: dict[str, tuple[str, str, list[str]]] = {
     ),
     "stamp3": ("timestamp(3)", "datetime2(3)", ["2024-01-01 10:20:30.001", "2024-01-01 10:20:30.100"]),
     "instant": ("timestamptz", "datetimeoffset(6)", ["2024-01-01 00:30:00.5 +05:30", "0002-01-01 00:00:00 -12:00"]),
+    "float": ("double precision", "float", ["0.1", "-1.5", "0", "1e308", "5e-324", "123456789.123456789"]),
+    "real": ("real", "real", ["0.1", "-1.5", "3.4e38", "1e-38"]),
     "text": ("text", "nvarchar(max)", ["", " ", "a ", "~", "|", "~|~0~1", "naïve 😀", "\n\t", "x" * 9_000]),
     "short": ("varchar(20)", "nvarchar(20)", ["abc", "ABC", "日本語"]),
 }
@@ -76,6 +78,8 @@ def test_every_type_has_one_digest_on_both_servers(pg_url: str, mssql_url: str) 
             assert mssql_digests.content_digest(target, TABLE, contract) == pg_digests.content_digest(
                 source, TABLE, contract
             ), name
+            if "float" in mssql_type or "real" in mssql_type:
+                continue
             buckets = source.connection.execute(
                 pg_digests.key_buckets_query(sql.SQL("landing.edges"), [sql.Identifier("v")], 16)
             ).fetchall()
