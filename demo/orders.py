@@ -27,7 +27,7 @@ _ROWS = """
            CASE n %% 5 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN 'parcel 📦 ' || n ELSE 'order ' || n END,
            n %% 2 = 0,
            jsonb_build_object('n', n, 'tags', jsonb_build_array('retail', n %% 7))
-    FROM generate_series(%(first)s, %(last)s) n
+    FROM generate_series(%(first)s::int, %(last)s::int) n
 """
 _HALVES = ((1, NEW_ROWS // 2), (NEW_ROWS // 2 + 1, NEW_ROWS))
 _SALT = "order "
@@ -71,7 +71,7 @@ class Changes:
 
 def change_source(url: str) -> Changes:
     """Update, insert and delete some source rows, in three transactions."""
-    ids = "SELECT md5(%(salt)s || n)::uuid FROM generate_series(%(first)s, %(last)s) n"
+    ids = "SELECT md5(%(salt)s || n)::uuid FROM generate_series(%(first)s::int, %(last)s::int) n"
     inserted = (NEW_ROWS + 1, NEW_ROWS + 2_000)
     with psycopg.connect(url, autocommit=True) as source:
         updated = source.execute(

@@ -112,7 +112,7 @@ def _run(demo: Demo) -> None:
     _judge_reader(demo, reader.stop())
     with demo.stage("change, insert and delete source rows, then run the job orders_increment"):
         changes = change_source(source_url)
-        end = run_job(JobRequest(ROOT / MANIFEST, "orders_increment"))
+        end = run_job(JobRequest(ROOT / MANIFEST, "orders_increment", "demo"))
     _judge_increment(demo, end, changes)
     with demo.stage("compare source and target by an order-free digest over every column of every row"):
         source_digest, target_digest = _digests()

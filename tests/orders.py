@@ -9,11 +9,11 @@ from typing import Any
 
 import psycopg
 import yaml
-from dpone_dagster.campaign.manifest import parse_manifest
-from dpone_dagster.connections import Connections
 
 from dpone_dagster.campaign.contract import ColumnContract
+from dpone_dagster.campaign.manifest import parse_manifest
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.connections import Connections
 from dpone_dagster.ports import Connector
 from dpone_dagster.wiring import open_connector
 

@@ -44,5 +44,9 @@ def kinds_of(spec: CampaignSpec) -> set[str]:
 
 
 def plain_metadata(facts: Mapping[str, object]) -> dict[str, bool | int | float | str]:
-    """Facts as metadata that Dagster can show; what is no number and no text is shown as text."""
-    return {name: fact if isinstance(fact, (bool, int, float, str)) else str(fact) for name, fact in facts.items()}
+    """Facts as metadata that Dagster can show: what is no number as text, what is not known not at all."""
+    return {
+        name: fact if isinstance(fact, (bool, int, float, str)) else str(fact)
+        for name, fact in facts.items()
+        if fact is not None
+    }

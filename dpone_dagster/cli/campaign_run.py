@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dpone_dagster.campaign.errors import ChunkFailed, Interrupted
+from dpone_dagster.campaign.errors import ChunkFailed, Interrupted, StoppedByPeer
 from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.failures import Failure, advice_of
@@ -22,6 +22,7 @@ from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.engine.prepare import prepare
 
 Intent = Literal["run", "resume"]
+_FOLLOWS_FROM_A_CHUNK = (ChunkFailed.code, StoppedByPeer.code)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _failures(status: CampaignStatus, steps: tuple[Failure, ...]) -> tuple[Failu
         Failure(f"chunk {c.index}", c.error_code or "", c.error or str(c.effective_state), advice_of(c.error_code))
         for c in status.failed
     )
-    rest = tuple(step for step in steps if not chunks or step.code != ChunkFailed.code)
+    rest = tuple(step for step in steps if not chunks or step.code not in _FOLLOWS_FROM_A_CHUNK)
     return (*chunks, *rest)
 
 

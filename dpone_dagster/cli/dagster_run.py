@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Literal
 
 from dagster import (
     DagsterEvent,
@@ -26,18 +25,20 @@ from dagster import (
     execute_job,
 )
 
-from dpone_dagster.assets.keys import INTENT_TAG
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.campaigns import build_campaign
+from dpone_dagster.campaign_definitions import build_campaign
 from dpone_dagster.cli.failures import Failure, advice_of
 from dpone_dagster.cli.terminal import output_to
-from dpone_dagster.settings import MANIFESTS_VARIABLE, load_spec
+from dpone_dagster.settings import load_spec
 
 DEFAULT_HOME = Path(".dpone/dagster")
 LOG_FOLDER = Path(".dpone/logs")
 _CODED = re.compile(r"([A-Z][A-Z_]+): (.*)")
 _HOST_TAG = "dpone/host"
 _PID_TAG = "dpone/pid"
+_COMMAND_TAG = "dpone/command"
+# Whoever gave the command sees how it ends, so no daemon is to try it again behind his back.
+_TAGS = {"dagster/max_retries": "0"}
 _UNFINISHED = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 
@@ -48,12 +49,12 @@ class JobRequest:
     Attributes:
         manifest: Absolute path, for the lanes are other processes.
         job: `<dataset>_campaign` or `<dataset>_increment`.
-        intent: `run` or `resume`, for the campaign's prepare step.
+        command: `run`, `resume`, …: why there is a run; shown as a tag of it.
     """
 
     manifest: Path
     job: str
-    intent: Literal["run", "resume"] = "run"
+    command: str
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,11 @@ def run_job(request: JobRequest) -> JobEnd:
         request: What to execute.
     """
     log = _log_path(request)
-    # Lanes' processes start from the project's definitions, which are these alone for this process.
-    os.environ[MANIFESTS_VARIABLE] = str(request.manifest)
     with output_to(log), _instance() as instance, _interrupts() as interrupted:
         _close_dead_runs(instance, request.job)
         arguments = {"manifest": str(request.manifest), "job": request.job}
         job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)
-        tags = {INTENT_TAG: request.intent, _HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
+        tags = {**_TAGS, _COMMAND_TAG: request.command, _HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
         with execute_job(job, instance, tags=tags) as result:
             failures = () if result.success else _step_failures(instance, result.run_id)
             return JobEnd(result.run_id, result.success, interrupted(), log, failures)
@@ -93,7 +92,7 @@ def build_job(manifest: str, job: str) -> JobDefinition:
         manifest: Path of the manifest.
         job: Its name.
     """
-    return build_campaign(load_spec(Path(manifest))).resolve_job_def(job)
+    return build_campaign(load_spec(Path(manifest)), Path(manifest)).resolve_job_def(job)
 
 
 def prepare_home() -> Path:

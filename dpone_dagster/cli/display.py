@@ -78,8 +78,8 @@ class Pace:
             progress: Its counters.
             now: Monotonic seconds.
         """
-        if self._first is None:
-            self._first = (now, progress)
+        if self._first is None or _idle_since(self._first[1], progress):
+            self._first = (now, progress)  # starting up is not a part of the pace
         if self._last is None or progress.committed > self._last[1].committed:
             self._last = (now, progress)  # between two commits the rate stands still instead of sinking
         started, before = self._first
@@ -89,6 +89,10 @@ class Pace:
             return Sample(phase, progress, 0.0, None)
         rate = (latest.rows_loaded - before.rows_loaded) / elapsed
         return Sample(phase, progress, rate, progress.remaining * elapsed / done)
+
+
+def _idle_since(before: Progress, now: Progress) -> bool:
+    return now.committed == before.committed and not now.running
 
 
 class Show(Protocol):
@@ -121,6 +125,9 @@ class Bar:
             MofNCompleteColumn(),
             TextColumn("{task.fields[numbers]}"),
             console=Console(file=terminal),
+            # Else it would bring to the terminal what is printed meanwhile, and that is Dagster's log.
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
         self._task: TaskID = self._bar.add_task("", total=spec.plan.count, doing="starting", numbers="")
         self._bar.start()

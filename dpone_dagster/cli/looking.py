@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.cli.report import Report, Table, command, pasteable
+from dpone_dagster.cli.report import Report, Table, advised, pasteable
 from dpone_dagster.connections import Connections
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
@@ -37,12 +37,13 @@ def report_of(status: CampaignStatus, manifest: Path) -> Report:
         tables.append(Table(("chunk", "state", "tries", "code", "error"), rows))
     if status.holders:
         tables.append(Table(("held by",), tuple((str(holder),) for holder in status.holders)))
-    action = pasteable(status.recommended_action, manifest)
+    notes, commands = advised(status.recommended_action, manifest)
     return Report(
         headline=headline(status),
-        data={**status.as_dict(), "recommended_action": action},
+        data={**status.as_dict(), "recommended_action": pasteable(status.recommended_action, manifest)},
         tables=tuple(tables),
-        next_commands=(action,),
+        notes=notes,
+        next_commands=commands,
     )
 
 
@@ -80,13 +81,14 @@ def doctor_report(manifest: Path) -> Report:
     diagnosis = inspect.doctor(spec, connector)
     number = len(diagnosis.findings)
     found = "nothing wrong" if not number else f"{number} finding{'s' if number > 1 else ''}"
-    action = pasteable(diagnosis.next_action, manifest)
+    notes, commands = advised(diagnosis.next_action, manifest)
     rows = tuple((f.path, f.problem, pasteable(f.advice, manifest)) for f in diagnosis.findings)
     where = f" ({headline(diagnosis.status)})" if diagnosis.status else ""
     return Report(
         headline=f"{spec.dataset}: {found}{where}",
-        data={**diagnosis.as_dict(), "next_action": action},
+        data={**diagnosis.as_dict(), "next_action": pasteable(diagnosis.next_action, manifest)},
         tables=(Table(("where", "what", "advice"), rows),) if rows else (),
-        next_commands=(action,) if number else (action, command("backfill", "status", manifest)),
+        notes=notes,
+        next_commands=commands,
         exit_code=1 if number else 0,
     )

@@ -84,6 +84,12 @@ def pasteable(advice: str, manifest: Path | None) -> str:
     return named.replace("dpone backfill", f"{_program()} backfill")
 
 
+def advised(action: str, manifest: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """An action as (notes, next commands): it is a command or a sentence."""
+    said = pasteable(action, manifest)
+    return ((), (said,)) if action.startswith("dpone ") else ((said,), ())
+
+
 def _program() -> str:
     called = Path(sys.argv[0])
     if called.name != "dpone":

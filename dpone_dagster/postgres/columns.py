@@ -16,7 +16,8 @@ _HEADER = 4  # of a varlena, which these type modifiers include
 def read_columns(session: Session, table: TableRef) -> tuple[int, str, tuple[Column, ...]] | None:
     """Object id, kind (`relkind`) and columns of a table or view, dropped columns left out.
 
-    A domain is reported as the type that it is made of: that is what its values are.
+    A domain is reported as the type that it is made of, under its own name: that is what its values are. Types that
+    PostgreSQL does not define itself have their schema in their name.
 
     Args:
         session: The connection, in a transaction or not.
@@ -43,7 +44,7 @@ def type_arguments(type_name: str, modifier: int) -> tuple[int, ...]:
     """What a type modifier stands for; the layout is PostgreSQL's own (numeric.c, varchar.c, timestamp.c).
 
     Args:
-        type_name: `typname`.
+        type_name: `typname`, of the element for an array.
         modifier: `atttypmod`; -1 for none.
     """
     if modifier < 0:

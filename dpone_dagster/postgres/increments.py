@@ -2,85 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from psycopg import sql
 
-from dpone_dagster.campaign.errors import IncrementRefused
-from dpone_dagster.campaign.watermark import LOW32, MAX_DISTANCE, Anchor, SourceIdentity
+from dpone_dagster.campaign.watermark import LOW32, Anchor
 from dpone_dagster.ports import ChangeRead, KeyBucket, RowStream
 from dpone_dagster.postgres import digests
-from dpone_dagster.postgres.copystream import PgCopyStream, comment
-from dpone_dagster.postgres.projection import plain, projection
-from dpone_dagster.postgres.session import Session, translated
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A source snapshot: `pg_snapshot_xmin` and `pg_snapshot_xmax` as 64-bit ids, and the server's clock."""
-
-    xmin: int
-    xmax: int
-    taken_at: datetime
-
-
-def prove_window(since: Anchor, snapshot: Snapshot) -> None:
-    """Refuse a window that 32-bit xmins cannot tell.
-
-    Raises:
-        IncrementRefused: Too wide, or the server's counter is behind the watermark.
-    """
-    if snapshot.xmin < since.xid:
-        raise IncrementRefused(f"the source is at transaction {snapshot.xmin}, behind the watermark {since.xid}")
-    distance = snapshot.xmax - since.xid
-    if distance >= MAX_DISTANCE:
-        raise IncrementRefused(f"{distance} transactions since the watermark; xmin tells at most {MAX_DISTANCE} apart")
+from dpone_dagster.postgres.copystream import PgCopyStream, source_errors
+from dpone_dagster.postgres.rowreader import RowReader
+from dpone_dagster.postgres.session import Session
+from dpone_dagster.postgres.sourceproof import ServerState
 
 
 class PgChangeSnapshot:
-    """The reads of one increment, inside the caller's REPEATABLE READ transaction."""
+    """The reads of one increment, inside the caller's REPEATABLE READ transaction; one is read at a time.
 
-    def __init__(self, session: Session, read: ChangeRead, snapshot: Snapshot, identity: SourceIdentity) -> None:
+    Args:
+        session: The source session, in its transaction.
+        read: What is read.
+        state: The snapshot's own state.
+    """
+
+    def __init__(self, session: Session, read: ChangeRead, state: ServerState) -> None:
         self._session = session
-        self._read = read
-        self._snapshot = snapshot
-        self.anchor = Anchor(snapshot.xmin, identity, snapshot.taken_at)
+        self._since = read.since
+        self._state = state
+        self._reader = RowReader(session, read)
+        self._streams = contextlib.ExitStack()
+
+    def __enter__(self) -> PgChangeSnapshot:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._streams.close()
+
+    @property
+    def anchor(self) -> Anchor:
+        """Where the next increment starts: this snapshot's xmin."""
+        return self._state.anchor
 
     def changed_rows(self) -> RowStream:
         """Rows whose xmin lies in [since, snapshot xmax), by modular comparison."""
-        since = self._read.since
-        window = sql.SQL("((t.xmin::text::bigint - {low}) & {mask}) < {width}").format(
-            low=sql.Literal(since.low32), mask=sql.Literal(LOW32), width=sql.Literal(self._snapshot.xmax - since.xid)
+        # A row's raw xmin stays what it was when the row is frozen; without the upper bound old ones would match.
+        window = sql.SQL("((xmin::text::bigint - {low}) & {mask}) < {width}").format(
+            low=sql.Literal(self._since.low32),
+            mask=sql.Literal(LOW32),
+            width=sql.Literal(self._state.xmax - self._since.xid),
         )
-        return self._rows("read_changes", projection(self._read.contract, self._read.digest_key), window)
+        return self._opened(self._reader.rows("read_changes", window))
 
     def key_buckets(self, buckets: int) -> list[KeyBucket]:
-        """Digest of all keys, a bucket each."""
-        with translated():
-            rows = self._session.connection.execute(
-                digests.key_buckets_query(self._relation(), self._keys(), buckets)
-            ).fetchall()
-        return [KeyBucket(int(row[0]), int(row[1]), str(row[2])) for row in rows]
+        """Digest of all keys, a bucket each; empty buckets are left out."""
+        query = digests.key_buckets_query(self._reader.relation, self._reader.keys, buckets)
+        with source_errors():
+            rows = self._session.connection.execute(query).fetchall()
+        return [KeyBucket(bucket, keys, total) for bucket, keys, total in rows]
 
     def keys(self, buckets: int, wanted: Sequence[int]) -> RowStream:
-        """The key columns of all rows of the wanted buckets."""
-        return self._rows("read_keys", self._keys(), digests.in_buckets(self._keys(), buckets, wanted))
+        """The key columns of all rows of the wanted buckets, cast as in the contract."""
+        return self._opened(self._reader.key_rows("read_keys", self._in(buckets, wanted)))
 
     def rows_by_key(self, buckets: int, wanted: Sequence[int]) -> RowStream:
         """All contract columns of all rows of the wanted buckets."""
-        columns = projection(self._read.contract, self._read.digest_key)
-        return self._rows("read_rows", columns, digests.in_buckets(self._keys(), buckets, wanted))
+        return self._opened(self._reader.rows("read_rows_by_key", self._in(buckets, wanted)))
 
-    def _keys(self) -> list[sql.Composable]:
-        return plain(self._read.contract, self._read.contract.key)
+    def _in(self, buckets: int, wanted: Sequence[int]) -> sql.Composed:
+        return digests.in_buckets(self._reader.keys, buckets, wanted)
 
-    def _relation(self) -> sql.Composed:
-        return sql.SQL("{} AS t").format(sql.Identifier(self._read.table.schema, self._read.table.name))
-
-    def _rows(self, query: str, columns: Sequence[sql.Composable], condition: sql.Composable) -> RowStream:
-        statement = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT binary) {}").format(
-            sql.SQL(", ").join(columns), self._relation(), condition, comment(query, self._read.label)
-        )
-        return PgCopyStream(self._session, statement)
+    def _opened(self, stream: PgCopyStream) -> PgCopyStream:
+        return self._streams.enter_context(stream)

@@ -1,137 +1,155 @@
 """The SELECT list of a chunk: casts into the target's types, with value guards inside the one COPY.
 
-A guard is a CASE whose bad branch fails on a row-dependent cast of text to integer, so that PostgreSQL's own error
-names column, reason and key digest. The text depends on the row, so the planner cannot fold it away.
+A guard is a CASE whose bad branch fails on a cast of text to integer, so that PostgreSQL's own error names column,
+reason and key digest. That text depends on the row, so the planner cannot fold it away.
+
+Statements made from these parts must be executed without parameters: a column may be called `%s`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import psycopg
 from psycopg import errors as pg
 from psycopg import sql
 
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract, Guard
-from dpone_dagster.campaign.errors import ValueNotRepresentable
+from dpone_dagster.campaign.errors import DponeError, Finding, ValueNotRepresentable
 from dpone_dagster.postgres import digests
 
-_MARK = "dpone:"
-_ERROR = re.compile(r'"dpone:(?P<column>.*):(?P<reason>[^:"]+):(?P<digest>[0-9a-f]{64})"', re.DOTALL)
+# Around it the server's words differ by its language.
+_REFUSAL = re.compile(r"dpone:(?P<column>.*):(?P<reason>[a-z]+):(?P<digest>[0-9a-f]{64})", re.DOTALL)
+_CAST = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(?P<args>\(-?\d+(,-?\d+)?\))?(?P<array>\[\])?", re.ASCII)
+_JSON_FORMS = {"json": sql.SQL("to_json({})"), "jsonb": sql.SQL("to_jsonb({})")}
 
 
-def projection(contract: ColumnContract, digest_key: str, alias: str = "t") -> list[sql.Composable]:
-    """One expression a column, in the contract's order, guarded and cast.
+def projection(contract: ColumnContract, digest_key: str) -> dict[str, sql.Composable]:
+    """By target column, in the contract's order: the source column, guarded and cast.
 
     Args:
         contract: The column contract.
         digest_key: Hexadecimal secret for key digests in error messages.
-        alias: Of the source table in the statement.
     """
-    row = keyed_row(contract, digest_key, alias)
-    return [_guarded(column, row, alias) for column in contract.columns]
+    row = digests.keyed_digest([sql.Identifier(name) for name in contract.source_key], digest_key)
+    return {column.target: _guarded(column, row) for column in contract.columns}
 
 
-def plain(contract: ColumnContract, names: Sequence[str] | None = None, alias: str = "t") -> list[sql.Composable]:
-    """Cast and not guarded: for digests, which must see every value as the target would.
-
-    Args:
-        contract: The column contract.
-        names: Target columns, in this order; None for all.
-        alias: Of the source table in the statement.
-    """
-    columns = {column.target: column for column in contract.columns}
-    return [_cast(columns[name], alias) for name in names or columns]
-
-
-def keyed_row(contract: ColumnContract, digest_key: str, alias: str) -> sql.Composed:
-    """SQL that names a row in an error message, without its content."""
-    return digests.keyed_digest(plain(contract, contract.key, alias), digest_key)
-
-
-def nulled_counts(contract: ColumnContract, alias: str = "t") -> dict[str, sql.Composed]:
+def nulled_counts(contract: ColumnContract) -> dict[str, sql.Composed]:
     """By target column with `on_bad_value: null`: an aggregate that counts what the projection sets to NULL."""
     return {
-        column.target: sql.SQL("count(*) FILTER (WHERE {})").format(
-            sql.SQL(" OR ").join(_bad(guard, _column(column, alias)) for guard in column.guards)
-        )
+        column.target: sql.SQL("count(*) FILTER (WHERE {})").format(_any_bad(column))
         for column in contract.columns
         if column.on_bad_value == "null" and column.guards
     }
 
 
 def refused_value(error: psycopg.Error) -> ValueNotRepresentable | None:
-    """The guard's finding in a server's error, or None if it was no guard."""
+    """The guard's finding in a server's error; None if it was no guard."""
     if not isinstance(error, pg.InvalidTextRepresentation):
         return None
-    match = _ERROR.search(error.diag.message_primary or "")
+    match = _REFUSAL.search(error.diag.message_primary or "")
     if match is None:
         return None
+    column, reason, digest = match["column"], match["reason"], match["digest"]
     return ValueNotRepresentable(
-        f"column {match['column']}: {match['reason']} does not fit the target (key digest {match['digest'][:16]})"
+        f"column `{column}` has a value that the target cannot hold exactly ({reason})",
+        findings=[Finding(f"source.{column}", f"{reason}, in the row with key digest {digest}")],
     )
 
 
-def _column(column: ColumnBinding, alias: str) -> sql.Composable:
-    return sql.Identifier(alias, column.source)
+# ---------------------------------------------------------------- expressions
 
 
-def _cast(column: ColumnBinding, alias: str) -> sql.Composable:
-    value = _column(column, alias)
+def _guarded(column: ColumnBinding, row: sql.Composable) -> sql.Composable:
+    value = _cast(column)
+    if not column.guards:
+        return value
+    if column.on_bad_value == "null":
+        return sql.SQL("CASE WHEN {} THEN NULL ELSE {} END").format(_any_bad(column), value)
+    # The inner CASE is the one that fails; the NULL of the outer one only has every type.
+    return sql.SQL("CASE WHEN CASE {} ELSE false END THEN NULL ELSE {} END").format(
+        sql.SQL(" ").join(_failing(column, guard, row) for guard in column.guards), value
+    )
+
+
+def _failing(column: ColumnBinding, guard: Guard, row: sql.Composable) -> sql.Composed:
+    mark = sql.Literal(f"dpone:{column.source}:{guard.reason}:")
+    return sql.SQL("WHEN {} THEN ({} || {})::integer IS NULL").format(_bad(guard, column.source), mark, row)
+
+
+def _any_bad(column: ColumnBinding) -> sql.Composed:
+    return sql.SQL(" OR ").join(sql.SQL("({})").format(_bad(guard, column.source)) for guard in column.guards)
+
+
+def _cast(column: ColumnBinding) -> sql.Composable:
+    value = sql.Identifier(column.source)
     if column.cast is None:
         return value
-    if column.cast in ("to_json", "to_jsonb"):
-        return sql.SQL("{}({})").format(sql.SQL(column.cast), value)
-    return sql.SQL("CAST({} AS {})").format(value, _type(column.cast))
+    if column.cast in _JSON_FORMS:
+        return _JSON_FORMS[column.cast].format(value)
+    match = _CAST.fullmatch(column.cast)
+    if match is None:
+        raise DponeError(f"column `{column.source}`: its contract has a cast that this program does not make")
+    modifier = sql.SQL(f"{match['args'] or ''}{match['array'] or ''}")
+    return sql.SQL("CAST({} AS {}{})").format(value, sql.Identifier("pg_catalog", match["name"]), modifier)
 
 
-def _type(name: str) -> sql.Composable:
-    kind, _, arguments = name.partition("(")
-    return sql.SQL("pg_catalog.{}{}").format(sql.Identifier(kind), sql.SQL(f"({arguments}" if arguments else ""))
+# ---------------------------------------------------------------- checks, true where a value does not fit
+
+_Check = Callable[[sql.Composable, tuple[int | str, ...]], sql.Composed]
 
 
-def _guarded(column: ColumnBinding, row: sql.Composable, alias: str) -> sql.Composable:
-    if not column.guards:
-        return _cast(column, alias)
-    branches = [
-        sql.SQL("WHEN {} THEN {}").format(_bad(guard, _column(column, alias)), _refusal(column, guard, row, alias))
-        for guard in column.guards
-    ]
-    return sql.SQL("CASE {} ELSE {} END").format(sql.SQL(" ").join(branches), _cast(column, alias))
+def _nan(value: sql.Composable, _args: tuple[int | str, ...]) -> sql.Composed:
+    return sql.SQL("{} = 'NaN'").format(value)
 
 
-def _refusal(column: ColumnBinding, guard: Guard, row: sql.Composable, alias: str) -> sql.Composable:
-    if column.on_bad_value == "null":
-        return sql.SQL("NULL")
-    text = sql.Literal(f"{_MARK}{column.source}:{guard.reason}:")
-    # nullif gives the branch the column's own type; it is never reached, since the cast before it fails.
-    return sql.SQL("CASE WHEN ({} || {})::integer IS NULL THEN NULL ELSE {} END").format(
-        text, row, _cast(column, alias)
-    )
+def _infinity(value: sql.Composable, _args: tuple[int | str, ...]) -> sql.Composed:
+    # `Infinity` is no numeric literal before PostgreSQL 14, and its text would be made for every row.
+    return sql.SQL("{0} <> 'NaN' AND {0} - {0} = 'NaN'").format(value)
 
 
-def _bad(guard: Guard, value: sql.Composable) -> sql.Composable:
-    """SQL that is true where the value does not fit; never true for NULL."""
-    if guard.check == "numeric":
-        precision, scale = (int(n) for n in guard.args)
-        # NaN has its exact home in a numeric of any precision; infinity has none.
-        return sql.SQL(
-            "({v} <> 'NaN' AND ({v}::text IN ('Infinity', '-Infinity') OR round({v}, {s}) <> {v} OR abs({v}) >= {top}))"
-        ).format(v=value, s=sql.Literal(scale), top=sql.SQL(f"(10::numeric ^ {precision - scale})"))
-    if guard.check == "integral":
-        low, high = (int(n) for n in guard.args)
-        return sql.SQL(
-            "({v}::numeric = 'NaN' OR {v}::text IN ('Infinity', '-Infinity') OR trunc({v}::numeric) <> {v} "
-            "OR {v} < {low} OR {v} > {high})"
-        ).format(v=value, low=sql.SQL(f"({low})::numeric"), high=sql.SQL(f"({high})::numeric"))
-    if guard.check == "length":
-        return sql.SQL("char_length({}) > {}").format(value, sql.Literal(guard.args[0]))
-    if guard.check == "fraction":
-        kind, digits = guard.args
-        return sql.SQL("({v}::{kind}({digits}) <> {v})").format(
-            v=value,
-            kind=sql.SQL(str(kind)),
-            digits=sql.Literal(digits),
-        )
-    raise AssertionError(f"no SQL for guard {guard.check}")
+def _digits(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    bound = sql.Literal(f"1e{int(args[0])}")
+    return sql.SQL("{0}::numeric <> 'NaN' AND abs({0}::numeric) >= {1}::numeric").format(value, bound)
+
+
+def _scale(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    return sql.SQL("round({0}::numeric, {1}) <> {0}").format(value, sql.Literal(int(args[0])))
+
+
+def _range(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    low, high = (sql.Literal(int(arg)) for arg in args)
+    return sql.SQL("{} NOT BETWEEN {} AND {}").format(value, low, high)
+
+
+def _characters(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    return sql.SQL("length({}::text) > {}").format(value, sql.Literal(int(args[0])))
+
+
+def _bits(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    return sql.SQL("length({}) > {}").format(value, sql.Literal(int(args[0])))
+
+
+def _microseconds(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    # A cast to fewer digits and back would overflow at the end of the range; infinity has no microseconds.
+    return sql.SQL("mod(extract(microseconds FROM {})::bigint, {}) <> 0").format(value, sql.Literal(int(args[0])))
+
+
+_CHECKS: dict[str, _Check] = {
+    "nan": _nan,
+    "infinity": _infinity,
+    "digits": _digits,
+    "scale": _scale,
+    "range": _range,
+    "characters": _characters,
+    "bits": _bits,
+    "microseconds": _microseconds,
+}
+
+
+def _bad(guard: Guard, source_column: str) -> sql.Composed:
+    if guard.check not in _CHECKS:
+        raise DponeError(f"column `{source_column}`: its contract has a check `{guard.check}` that PostgreSQL has not")
+    return _CHECKS[guard.check](sql.Identifier(source_column), guard.args)

@@ -29,7 +29,7 @@ _KEEPALIVE: dict[str, str | int] = {
 _OPTIONS = (
     "-c client_connection_check_interval=2000 -c idle_in_transaction_session_timeout=0 "
     "-c statement_timeout=0 -c lock_timeout=0 -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres "
-    "-c extra_float_digits=1 -c bytea_output=hex"
+    "-c extra_float_digits=1 -c bytea_output=hex -c client_encoding=UTF8"
 )
 _OPTIONS_13 = _OPTIONS.replace("-c client_connection_check_interval=2000 ", "")
 

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterator
 
 from psycopg import errors as pg
 from psycopg import sql
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
-from dpone_dagster.campaign.errors import CatalogDrift, DponeError, SourceChanged, TableMissing
-from dpone_dagster.campaign.identity import sha256_of
+from dpone_dagster.campaign.errors import CatalogDrift, DponeError, Finding, SourceUnsuitable, TableMissing
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.campaign.plan import Chunk, Plan
+from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.watermark import Anchor, SourceIdentity
 from dpone_dagster.ports import ChangeRead, ChangeSnapshot, ChunkRead, RowStream, SourceTable
-from dpone_dagster.postgres import digests
+from dpone_dagster.postgres.chunkrange import in_chunk, whole_range
 from dpone_dagster.postgres.columns import read_columns
-from dpone_dagster.postgres.copystream import PgCopyStream, comment
-from dpone_dagster.postgres.increments import PgChangeSnapshot, Snapshot, prove_window
-from dpone_dagster.postgres.projection import nulled_counts, plain, projection
+from dpone_dagster.postgres.copystream import source_errors
+from dpone_dagster.postgres.digests import content_digest_query, portable
+from dpone_dagster.postgres.increments import PgChangeSnapshot
+from dpone_dagster.postgres.projection import projection
 from dpone_dagster.postgres.queries import load
+from dpone_dagster.postgres.rowreader import RowReader
 from dpone_dagster.postgres.session import Session, translated
+from dpone_dagster.postgres.sourceproof import (
+    CatalogState,
+    catalog_state,
+    prove_server,
+    prove_table,
+    prove_window,
+    server_state,
+)
 
 _KINDS = {"r": "table", "p": "partitioned", "v": "view", "m": "matview", "f": "foreign"}
-_LITERAL_TYPES = {"uuid": "uuid", "integer": "bigint", "date": "date", "timestamp": "timestamptz"}
-_SNAPSHOT_ISOLATION = "REPEATABLE READ, READ ONLY"
+_LOCKABLE = frozenset({"r", "p", "v"})
+_ONE_SNAPSHOT = "REPEATABLE READ, READ ONLY"
 
 
 class PostgresSource:
@@ -40,168 +50,176 @@ class PostgresSource:
     """
 
     def __init__(self, url: str, purpose: str) -> None:
-        self.session = Session(url, purpose)
+        self._session = Session(url, purpose)
+        with translated():
+            self._session.connection.execute(load("source.sql")["settle_session"])
+        self._columns: dict[str, tuple[Column, ...]] = {}
+        self._relkinds: dict[TableRef, str] = {}
 
     def identity(self) -> SourceIdentity:
         """Which server this is."""
-        with translated():
-            row = self.session.connection.execute(load("source.sql")["identity"]).fetchone()
-        if row is None:
-            raise DponeError("the source did not tell which server it is")
-        return SourceIdentity(str(row[0]), int(row[1]), int(row[2]))
-
-    def describe(self, table: TableRef, columns: tuple[str, ...] | None) -> SourceTable:
-        """Read the catalog; no row is read."""
-        found = read_columns(self.session, table)
-        if found is None:
-            raise TableMissing(f"the source has no table {table}")
-        oid, kind, every = found
-        chosen = tuple(c for c in every if columns is None or c.name in columns)
-        with translated():
-            readable = self.session.connection.execute(
-                load("source.sql")["readable"],
-                {"schema": table.schema, "oid": oid, "columns": [c.name for c in chosen]},
-            ).fetchone()
-        if readable is None or not readable[0]:
-            raise TableMissing(f"the source login may not read {table}")
-        return SourceTable(table, _KINDS[kind], chosen, _digest(chosen))
+        return server_state(self._session).identity
 
     def capture_anchor(self) -> Anchor:
-        """The xmin anchor, now."""
-        identity = self.identity()
-        snapshot = self._snapshot()
-        return Anchor(snapshot.xmin, identity, snapshot.taken_at)
+        """The xmin anchor, now. Every transaction below it has finished."""
+        return server_state(self._session).anchor
+
+    def describe(self, table: TableRef, columns: tuple[str, ...] | None) -> SourceTable:
+        """Read the catalog; no row is read.
+
+        Args:
+            table: The table or view.
+            columns: The columns that will be read; None for all.
+
+        Raises:
+            TableMissing: The table is not there, a wanted column is not, or the login may not read it.
+            SourceUnsuitable: Row security would hide rows from the login.
+        """
+        with self._session.transaction(_ONE_SNAPSHOT):
+            kind = self._readable_kind(table)
+            found = read_columns(self._session, table)
+            if found is None:
+                raise TableMissing(f"the source table {table} does not exist")
+            names = [column.name for column in found[2]]
+            _require(table, columns, names)
+            state = catalog_state(self._session, table, list(columns or names))
+        if state is None:
+            raise TableMissing(f"the source table {table} does not exist")
+        digest = state.all_columns if columns is None else state.named_columns
+        return SourceTable(table, kind, found[2], digest)
+
+    def _readable_kind(self, table: TableRef) -> str:
+        query = load("source.sql")["relation"]
+        with translated():
+            row = self._session.connection.execute(query, {"schema": table.schema, "name": table.name}).fetchone()
+        if row is None or row[0] not in _KINDS:
+            raise TableMissing(f"the source table {table} does not exist")
+        kind, readable, hidden = row
+        if not readable:
+            raise TableMissing(
+                f"the source login may not read {table}",
+                next_step="GRANT USAGE on its schema and SELECT on the whole table to the source login.",
+            )
+        if hidden:
+            raise SourceUnsuitable(
+                f"row security hides rows of {table} from the source login",
+                next_step="Use a login with BYPASSRLS, or one that owns the table without FORCE ROW LEVEL SECURITY.",
+            )
+        return _KINDS[kind]
 
     @contextlib.contextmanager
     def read_chunk(self, read: ChunkRead) -> Iterator[RowStream]:
-        """Open one chunk: one snapshot, lock, proofs, then one COPY."""
-        with self.session.transaction(_SNAPSHOT_ISOLATION):
-            self._lock(read.table)
-            self._prove_catalog(read.table, read.contract, read.source_digest)
+        """Open one chunk: REPEATABLE READ, ACCESS SHARE lock, catalog digest and server proof, then one COPY.
+
+        Raises:
+            CatalogDrift: The catalog digest differs.
+            SourceChanged: Another cluster or timeline, or a snapshot older than the anchor.
+            SourceUnsuitable: The chunk column cannot be cut into chunks of this kind.
+            ValueNotRepresentable: While iterating: a guard fired, with column, reason and key digest.
+        """
+        _require_pgcopy(read.wire)
+        with self._locked(read.table):
+            catalog, server = prove_table(self._session, read.table, read.contract, read.source_digest)
             if read.anchor is not None:
-                self._prove_server(read.anchor)
-            rows = sql.SQL("FROM {} AS t WHERE {}").format(
-                _identifier(read.table), self._range(read.table, read.chunk_column, read.chunk)
-            )
-            nulled = self._nulled(read.contract, rows)
-            columns = sql.SQL(", ").join(projection(read.contract, read.digest_key))
-            statement = sql.SQL("COPY (SELECT {} {}) TO STDOUT (FORMAT binary) {}").format(
-                columns, rows, comment("read_chunk", read.label)
-            )
-            yield PgCopyStream(self.session, statement, nulled)
+                prove_server(read.anchor, server)
+            condition = in_chunk(self._columns_of(read.table, catalog), read.chunk_column, read.chunk)
+            with RowReader(self._session, read).rows("read_chunk", condition) as stream:
+                yield stream
 
     @contextlib.contextmanager
     def read_changes(self, read: ChangeRead) -> Iterator[ChangeSnapshot]:
-        """Open one increment's snapshot, with the same proofs as a chunk's."""
-        with self.session.transaction(_SNAPSHOT_ISOLATION):
-            self._lock(read.table)
-            self._prove_catalog(read.table, read.contract, read.source_digest)
-            identity = self._prove_identity(read.since)
-            snapshot = self._snapshot()
-            prove_window(read.since, snapshot)
-            yield PgChangeSnapshot(self.session, read, snapshot, identity)
+        """Open one increment's snapshot, with the same proofs as `read_chunk`.
+
+        Raises:
+            CatalogDrift, SourceChanged: As for `read_chunk`.
+            IncrementRefused: The watermark is too old for 32-bit xmins, or ahead of the server's counter.
+        """
+        _require_pgcopy(read.wire)
+        with self._locked(read.table):
+            _, server = prove_table(self._session, read.table, read.contract, read.source_digest)
+            prove_window(read.since, server)
+            with PgChangeSnapshot(self._session, read, server) as snapshot:
+                yield snapshot
+
+    @contextlib.contextmanager
+    def _locked(self, table: TableRef) -> Iterator[None]:
+        lockable = self._relkind(table) in _LOCKABLE
+        with self._session.transaction(_ONE_SNAPSHOT):
+            if lockable:
+                self._lock(table)
+            yield
+
+    def _lock(self, table: TableRef) -> None:
+        # Before the snapshot is taken: an older one would read a rewritten or truncated table as empty.
+        query = sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE /* dpone:lock_source */").format(_identifier(table))
+        try:
+            self._session.connection.execute(query)
+        except (pg.UndefinedTable, pg.InvalidSchemaName):
+            raise CatalogDrift(f"{table} is gone from the source") from None
+
+    def _relkind(self, table: TableRef) -> str:
+        # Read once: if the table becomes something else, its catalog digest differs.
+        if table not in self._relkinds:
+            query = load("source.sql")["relation"]
+            with translated():
+                row = self._session.connection.execute(query, {"schema": table.schema, "name": table.name}).fetchone()
+            if row is None:
+                raise CatalogDrift(f"{table} is gone from the source")
+            self._relkinds[table] = row[0]
+        return self._relkinds[table]
+
+    def _columns_of(self, table: TableRef, catalog: CatalogState) -> tuple[Column, ...]:
+        if catalog.all_columns not in self._columns:
+            found = read_columns(self._session, table)
+            self._columns[catalog.all_columns] = found[2] if found else ()
+        return self._columns[catalog.all_columns]
 
     def count_outside(self, table: TableRef, chunk_column: str, plan: Plan) -> int:
         """Rows whose chunk column is NULL or outside the plan's range."""
-        first, last = plan.chunk(0), plan.chunk(plan.count - 1)
-        whole = Chunk(0, first.kind, first.lower, last.upper, last.upper_inclusive)
-        query = sql.SQL("SELECT /* dpone:count_outside */ count(*) FROM {} AS t WHERE ({}) IS NOT TRUE").format(
-            _identifier(table), self._range(table, chunk_column, whole)
+        found = read_columns(self._session, table)
+        inside = in_chunk(found[2] if found else (), chunk_column, whole_range(plan))
+        return int(
+            self._value(
+                sql.SQL("SELECT /* dpone:count_outside */ count(*) FROM {} WHERE ({}) IS NOT TRUE").format(
+                    _identifier(table), inside
+                )
+            )
         )
-        with translated():
-            row = self.session.connection.execute(query).fetchone()
-        return int(row[0]) if row else 0
 
     def content_digest(self, table: TableRef, contract: ColumnContract) -> str:
-        """`<rows>:<sum>` over all contract columns, as the target holds them."""
-        relation = sql.SQL("{} AS t").format(_identifier(table))
-        types = [column.target_type for column in contract.columns]
-        values = [digests.portable(v, kind) for v, kind in zip(plain(contract), types, strict=True)]
-        with translated():
-            row = self.session.connection.execute(digests.content_digest_query(relation, values)).fetchone()
+        """`<rows>:<sum>`: order-free digest over all contract columns as the target holds them."""
+        # A guard that fires here names its row by a key that nobody else has: it is only there to stop.
+        columns = projection(contract, secrets.token_hex(16))
+        values = [portable(columns[column.target], column.target_type) for column in contract.columns]
+        return self._value(content_digest_query(_identifier(table), values))
+
+    def _value(self, query: sql.Composed) -> str:
+        with source_errors():
+            row = self._session.connection.execute(query).fetchone()
         if row is None:
-            raise DponeError(f"the server returned no digest of {table}")
+            raise DponeError("the source answered with no row")
         return str(row[0])
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""
-        self.session.cancel()
+        self._session.cancel()
 
     def close(self) -> None:
         """Close the connection; never raises."""
-        self.session.close()
-
-    def _snapshot(self) -> Snapshot:
-        with translated():
-            row = self.session.connection.execute(load("source.sql")["snapshot"]).fetchone()
-        if row is None:
-            raise DponeError("the source did not tell its snapshot")
-        return Snapshot(int(row[0]), int(row[1]), row[2])
-
-    def _lock(self, table: TableRef) -> None:
-        # First of all: an older snapshot would read a rewritten or truncated table as empty.
-        try:
-            self.session.connection.execute(
-                sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE /* dpone:lock_source */").format(_identifier(table))
-            )
-        except pg.WrongObjectType:
-            return  # a materialized view or foreign table cannot be locked; views and tables can
-        except pg.UndefinedTable:
-            raise CatalogDrift(f"{table} is gone from the source") from None
-
-    def _prove_catalog(self, table: TableRef, contract: ColumnContract, digest: str) -> None:
-        found = read_columns(self.session, table)
-        every = found[2] if found else ()
-        loaded = {column.source for column in contract.columns}
-        if digest not in (_digest(every), _digest(tuple(c for c in every if c.name in loaded))):
-            raise CatalogDrift(f"{table} no longer looks as it did when the campaign was prepared")
-
-    def _prove_identity(self, anchor: Anchor) -> SourceIdentity:
-        identity = self.identity()
-        if identity != anchor.identity:
-            raise SourceChanged(
-                f"the anchor was taken on cluster {anchor.identity.system_identifier}, timeline "
-                f"{anchor.identity.timeline}, database {anchor.identity.database_oid}; this is "
-                f"{identity.system_identifier}, {identity.timeline}, {identity.database_oid}"
-            )
-        return identity
-
-    def _prove_server(self, anchor: Anchor) -> None:
-        self._prove_identity(anchor)
-        snapshot = self._snapshot()
-        if snapshot.xmin < anchor.xid:
-            raise SourceChanged(f"this server is at transaction {snapshot.xmin}, behind the anchor {anchor.xid}")
-
-    def _range(self, table: TableRef, column: str, chunk: Chunk) -> sql.Composed:
-        """The chunk's rows; literals carry the column's own type, so that its index serves."""
-        kind = _LITERAL_TYPES[chunk.kind]
-        if chunk.kind == "timestamp":
-            kind = self._type_of(table, column) or kind
-        bounds = [sql.SQL("{}::{}").format(sql.Literal(b), sql.SQL(kind)) for b in (chunk.lower, chunk.upper)]
-        operator = sql.SQL("<=" if chunk.upper_inclusive else "<")
-        name = sql.Identifier("t", column)
-        return sql.SQL("{c} >= {low} AND {c} {op} {high}").format(c=name, low=bounds[0], op=operator, high=bounds[1])
-
-    def _type_of(self, table: TableRef, column: str) -> str | None:
-        found = read_columns(self.session, table)
-        kinds = {c.name: c.type.name for c in found[2]} if found else {}
-        return kinds.get(column) if kinds.get(column) in ("timestamp", "timestamptz", "date") else None
-
-    def _nulled(self, contract: ColumnContract, rows: sql.Composable) -> dict[str, int]:
-        """How many values `on_bad_value: null` replaces: counted in the same snapshot, only where asked for."""
-        counts = nulled_counts(contract)
-        if not counts:
-            return {}
-        query = sql.SQL("SELECT /* dpone:nulled */ {} {}").format(sql.SQL(", ").join(counts.values()), rows)
-        row = self.session.connection.execute(query).fetchone()
-        return dict(zip(counts, row or (), strict=True))
-
-
-def _digest(columns: tuple[Column, ...]) -> str:
-    return sha256_of(
-        [[c.name, c.type.name, list(c.type.args), c.type.display, c.type.collation, c.nullable] for c in columns]
-    )
+        self._session.close()
 
 
 def _identifier(table: TableRef) -> sql.Identifier:
     return sql.Identifier(table.schema, table.name)
+
+
+def _require(table: TableRef, wanted: tuple[str, ...] | None, names: list[str]) -> None:
+    missing = [name for name in wanted or () if name not in names]
+    if missing:
+        findings = [Finding(f"{table}.{name}", "the source has no such column", "correct the name") for name in missing]
+        raise TableMissing(f"{len(missing)} wanted column(s) are not in {table}", findings=findings)
+
+
+def _require_pgcopy(wire: str) -> None:
+    if wire != "pgcopy":
+        raise DponeError(f"this source sends PostgreSQL's binary COPY, not {wire}")

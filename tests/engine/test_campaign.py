@@ -85,7 +85,8 @@ def test_a_receipt_of_another_plan_is_no_replay_and_stops_the_campaign(orders: O
 def test_a_bad_chunk_fails_alone_and_resume_finishes(orders: Orders) -> None:
     orders.on_source("ALTER TABLE public.orders ALTER amount TYPE numeric")
     (bad,) = orders.on_source(
-        "UPDATE public.orders SET amount = 1.2367 WHERE id = (SELECT id FROM public.orders ORDER BY id LIMIT 1) RETURNING id"
+        "UPDATE public.orders SET amount = 1.2367 "
+        "WHERE id = (SELECT id FROM public.orders ORDER BY id LIMIT 1) RETURNING id"
     )
     orders.backfill["on_chunk_failure"] = "continue"
     orders.manifest["sink"]["columns"] = {"amount": {"on_bad_value": "fail"}}

@@ -1,0 +1,67 @@
+"""Take the pictures of the papers from the real thing: `make demo`, then `python -m docs.pictures`.
+
+Needs a Chromium and the package `playwright`, which is not among the pinned dependencies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+ROOT = Path(__file__).parent.parent
+FOLDER = Path(__file__).parent / "images"
+_SETTLE_MILLISECONDS = 6_000
+
+
+def main() -> None:
+    """Take every picture."""
+    FOLDER.mkdir(exist_ok=True)
+    with _webserver() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page(viewport={"width": 1500, "height": 560})
+        page.goto(f"{address}/asset-groups/", wait_until="domcontentloaded")
+        page.get_by_text("Hide navigation").click()
+        page.wait_for_timeout(_SETTLE_MILLISECONDS)
+        page.screenshot(path=str(FOLDER / "asset-graph.png"))
+        browser.close()
+
+
+@contextlib.contextmanager
+def _webserver() -> Iterator[str]:
+    """Dagster's UI over the demo's own state."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(ROOT / ".dpone/dagster"),
+        "DPONE_MANIFESTS": str(ROOT / "examples"),
+    }
+    command = [sys.executable, "-m", "dagster_webserver", "-m", "dpone_dagster.definitions"]
+    address = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen([*command, "-h", "127.0.0.1", "-p", str(port)], cwd=ROOT, env=environment)  # noqa: S603
+    try:
+        for _ in range(60):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/server_info"):  # noqa: S310
+                break
+            time.sleep(1)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()

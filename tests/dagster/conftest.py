@@ -1,0 +1,41 @@
+"""A project a test: orders, their manifest, and a Dagster instance with the packaged settings."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from multiprocessing.forkserver import _forkserver
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+
+import dpone_dagster
+from tests.dagster.project import Project
+from tests.orders import Orders
+
+SETTINGS = Path(dpone_dagster.__file__).parent / "dagster.yaml"
+
+
+@pytest.fixture
+def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DagsterInstance]:
+    """An instance as `make ui` and `dpone` make it."""
+    home = tmp_path / "dagster"
+    home.mkdir()
+    shutil.copy(SETTINGS, home)
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    with DagsterInstance.get() as instance:
+        yield instance
+
+
+@pytest.fixture
+def project(
+    orders: Orders, instance: DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Project]:
+    """The orders campaign on that instance."""
+    folder = tmp_path / "campaigns"
+    folder.mkdir()
+    for name, value in orders.environment.items():
+        monkeypatch.setenv(name, value)
+    yield Project(orders, orders.write(folder), instance)
+    _forkserver._stop()  # type: ignore[attr-defined]  # the next test's lanes need the next test's environment

@@ -1,0 +1,105 @@
+"""What prepare refuses: by name, before a row is read, with nothing created anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dpone_dagster.campaign.errors import Refused
+from dpone_dagster.engine.prepare import prepare
+from tests.orders import Orders
+
+EVERYTHING = """
+    SELECT n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') ORDER BY 1, 2
+"""
+
+
+def _nullable_chunk_column(orders: Orders) -> None:
+    orders.on_source("ALTER TABLE public.orders DROP CONSTRAINT orders_pkey, ALTER id DROP NOT NULL")
+
+
+def _nullable_key_in_the_target(orders: Orders) -> None:
+    orders.on_target("ALTER TABLE landing.orders DROP CONSTRAINT orders_pkey, ALTER id DROP NOT NULL")
+
+
+def _key_that_is_not_there(orders: Orders) -> None:
+    orders.manifest["sink"]["strategy"]["unique_key"] = ["id", "shop"]
+
+
+def _a_view_for_xmin(orders: Orders) -> None:
+    orders.on_source("ALTER TABLE public.orders RENAME TO real")
+    orders.on_source("CREATE VIEW public.orders AS SELECT * FROM public.real")
+
+
+def _no_source_table(orders: Orders) -> None:
+    orders.on_source("DROP TABLE public.orders")
+
+
+def _no_target_table(orders: Orders) -> None:
+    orders.on_target("DROP TABLE landing.orders")
+
+
+def _a_trigger_on_the_target(orders: Orders) -> None:
+    orders.on_target("CREATE FUNCTION landing.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'")
+    orders.on_target("CREATE TRIGGER watch BEFORE INSERT ON landing.orders FOR EACH ROW EXECUTE FUNCTION landing.f()")
+
+
+def _a_column_without_a_home(orders: Orders) -> None:
+    orders.on_source("ALTER TABLE public.orders ADD COLUMN gone interval")
+
+
+def _external_state_that_is_not_there(orders: Orders) -> None:
+    orders.manifest["state"]["provisioning"] = "external"
+
+
+def _state_in_another_database(orders: Orders) -> None:
+    orders.manifest["state"]["connection_ref"] = "pg_oltp"
+
+
+def _a_foreign_table_under_the_shadows_name(orders: Orders) -> None:
+    orders.on_target(f'CREATE TABLE landing."{orders.spec.shadow.name}" (id int)')
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "words"),
+    [
+        (_nullable_chunk_column, "KEY_INVALID", "public.orders.id"),
+        (_nullable_key_in_the_target, "KEY_INVALID", "landing.orders.id"),
+        (_key_that_is_not_there, "KEY_INVALID", "shop"),
+        (_a_view_for_xmin, "SOURCE_UNSUITABLE", "view"),
+        (_no_source_table, "TABLE_MISSING", "public.orders"),
+        (_no_target_table, "TARGET_NOT_PROVISIONED", "landing.orders"),
+        (_a_trigger_on_the_target, "CATALOG_REFUSED", "watch"),
+        (_a_column_without_a_home, "COLUMN_CONTRACT_REFUSED", "gone"),
+        (_external_state_that_is_not_there, "STATE_NOT_PROVISIONED", "system"),
+        (_state_in_another_database, "STATE_NOT_TARGET_ATOMIC", "pg_oltp"),
+        (_a_foreign_table_under_the_shadows_name, "SHADOW_FOREIGN", "no campaign"),
+    ],
+)
+def test_refused_with_nothing_created(orders: Orders, spoil: Callable[[Orders], None], code: str, words: str) -> None:
+    spoil(orders)
+    (scans,) = orders.on_source("SELECT coalesce(sum(seq_scan + coalesce(idx_scan, 0)), 0) FROM pg_stat_user_tables")
+    before = orders.on_target(EVERYTHING)
+    with pytest.raises(Refused) as refusal:
+        prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    assert refusal.value.code == code
+    assert refusal.value.exit_code == 2
+    assert words in str(refusal.value)
+    assert "next: " in str(refusal.value)
+    assert orders.on_target(EVERYTHING) == before
+    assert orders.on_source("SELECT coalesce(sum(seq_scan + coalesce(idx_scan, 0)), 0) FROM pg_stat_user_tables") == [
+        scans
+    ]
+
+
+def test_everything_that_is_wrong_with_the_target_is_said_at_once(orders: Orders) -> None:
+    _a_trigger_on_the_target(orders)
+    orders.on_target("ALTER TABLE landing.orders ADD CONSTRAINT positive CHECK (amount > 0)")
+    orders.on_target("CREATE VIEW landing.report AS SELECT * FROM landing.orders")
+    with pytest.raises(Refused) as refusal:
+        prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    named = {finding.path for finding in refusal.value.findings}
+    assert len(named) == 3, named
+    assert all(finding.advice for finding in refusal.value.findings)

@@ -1,0 +1,248 @@
+"""`dpone backfill` as an operator runs it: real processes, real servers, a Dagster instance of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from dagster import DagsterInstance, DagsterRun
+
+from tests.orders import Orders
+
+PATIENCE_SECONDS = 120
+
+
+class Operator:
+    """Somebody at a shell, in a folder of his own."""
+
+    def __init__(self, orders: Orders, folder: Path) -> None:
+        self.orders = orders
+        self.folder = folder
+        self.manifest = orders.write(folder)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("DPONE_", "DAGSTER_"))},
+            **orders.environment,
+        }
+
+    def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+        words = (words[0], str(self.manifest), *words[1:])
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+        return subprocess.Popen(
+            [sys.executable, "-m", "dpone_dagster.cli", "backfill", *words],
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            start_new_session=True,
+            **pipes,
+        )
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def json(self, *words: str, exit_code: int = 0) -> dict[str, Any]:
+        done = self.run(*words, "--format", "json")
+        assert done.returncode == exit_code, done.stdout + done.stderr
+        answer = json.loads(done.stdout)
+        assert isinstance(answer, dict)
+        return answer
+
+    def dagster_runs(self) -> list[DagsterRun]:
+        """All runs of this operator's instance, the newest first."""
+        with DagsterInstance.from_config(str(self.folder / ".dpone" / "dagster")) as instance:
+            return list(instance.get_runs())
+
+    def state(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Every row of every state table."""
+        names = self.orders.on_target(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"
+        )
+        return {name: self.orders.on_target(f'SELECT t::text FROM system."{name}" t ORDER BY 1') for (name,) in names}
+
+
+@pytest.fixture
+def operator(orders: Orders, tmp_path: Path) -> Operator:
+    return Operator(orders, tmp_path)
+
+
+@contextlib.contextmanager
+def source_held(orders: Orders) -> Iterator[None]:
+    """While it lasts no lane gets a row: each waits for the table."""
+    with psycopg.connect(orders.source_url) as holder:
+        holder.execute("LOCK TABLE public.orders IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def lanes_wait(orders: Orders, process: subprocess.Popen[str] | None = None) -> bool:
+    """Whether a lane waits for the source; the process that its lanes belong to must not end meanwhile."""
+    if process is not None:
+        assert process.poll() is None, process.communicate()
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    return bool(orders.on_source(waiting)[0][0])
+
+
+def locks(orders: Orders) -> int:
+    return int(orders.on_target("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")[0][0])
+
+
+def test_a_campaign_from_the_first_plan_to_a_second_run(operator: Operator) -> None:
+    orders = operator.orders
+    assert operator.json("plan")["chunk_count"] == 8
+    assert operator.json("run")["dry_run"] is True
+    assert operator.json("doctor")["next_action"].startswith("dpone backfill run ")
+    assert operator.json("status")["phase"] == "planned"
+    assert operator.state() == {}, "looking must not create anything"
+
+    done = operator.json("run", "--execute")
+    assert done["outcome"] == "done"
+    assert orders.source_rows() == orders.target_rows()
+    progress, publication = done["backfill"]["progress"], done["backfill"]["publication"]
+    assert (progress["committed"], progress["rows_loaded"], progress["failed"]) == (8, 2_000, 0)
+    assert (publication["phase"], publication["validation"]) == ("handoff_committed", "passed")
+    assert [publication[name] for name in ("expected_rows", "actual_rows", "duplicate_keys")] == [2_000, 2_000, 0]
+    assert publication["backup_retained"] is True
+    assert done["run_id"] in Path(done["log"]).read_text()
+
+    before = operator.state()
+    assert operator.json("status")["backfill"] == done["backfill"]
+    assert operator.json("doctor")["findings"] == []
+    again = operator.run("run", "--execute")
+    assert again.returncode == 0
+    assert again.stdout.startswith("nothing to do, the campaign is finished")
+    assert publication["receipt_id"] in again.stdout
+    assert operator.state() == before
+    assert len(operator.dagster_runs()) == 1
+
+
+def test_a_bad_value_fails_its_chunk_by_name_and_resume_finishes_on_a_terminal(operator: Operator) -> None:
+    orders = operator.orders
+    orders.on_target("ALTER TABLE landing.orders ALTER COLUMN note TYPE varchar(40)")
+    first = "id = (SELECT min(id::text)::uuid FROM public.orders)"
+    orders.on_source(f"UPDATE public.orders SET note = repeat('secret ', 10) WHERE {first}")
+    failed = operator.json("run", "--execute", exit_code=1)
+    assert failed["outcome"] == "failed"
+    assert len(failed["failures"]) == 1, failed["failures"]
+    (failure,) = failed["failures"]
+    assert (failure["place"], failure["code"]) == ("chunk 0", "VALUE_NOT_REPRESENTABLE")
+    assert "note" in failure["message"]
+    assert "secret" not in json.dumps(failed) + Path(failed["log"]).read_text()
+    assert orders.on_target("SELECT count(*) FROM landing.orders") == [(3,)]
+    status = operator.run("status")
+    assert "chunk  state   tries  code" in status.stdout
+    assert f"dpone backfill resume {operator.manifest}" in status.stdout
+
+    orders.on_source(f"UPDATE public.orders SET note = 'short' WHERE {first}")
+    screen = on_a_terminal(operator, "resume")
+    assert orders.source_rows() == orders.target_rows()
+    assert "8/8" in screen
+    assert "handoff_committed" in screen
+    assert " - dagster - " not in screen, "Dagster's log belongs into its file"
+
+
+def on_a_terminal(operator: Operator, *words: str) -> str:
+    """Run a command on a terminal of its own; what it showed."""
+    here, there = pty.openpty()
+    process = operator.start(*words, stdin=there, stdout=there, stderr=there)
+    os.close(there)
+    screen = b""
+    with contextlib.suppress(OSError):  # how Linux says that nobody has the terminal open any more
+        while block := os.read(here, 65_536):
+            screen += block
+    os.close(here)
+    assert process.wait(PATIENCE_SECONDS) == 0, screen.decode()
+    return screen.decode()
+
+
+def test_stopped_then_killed_and_resumed(operator: Operator) -> None:
+    orders = operator.orders
+    with source_held(orders):
+        stopped = operator.start("run", "--execute")
+        wait_for(lambda: lanes_wait(orders, stopped))
+        stopped.send_signal(signal.SIGTERM)
+        _, err = stopped.communicate(timeout=PATIENCE_SECONDS)
+        assert stopped.returncode == 130, err
+        assert "INTERRUPTED" in err
+        assert "dpone backfill resume" in err
+        assert locks(orders) == 0
+        wait_for(lambda: not lanes_wait(orders))  # the source sees in two seconds that its clients are gone
+
+        killed = operator.start("resume")
+        wait_for(lambda: lanes_wait(orders, killed))
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate()
+    assert [run.is_finished for run in operator.dagster_runs()] == [False, True], "nobody could say that it is dead"
+
+    assert operator.run("resume").returncode == 0
+    assert orders.source_rows() == orders.target_rows()
+    assert [run.status.value for run in operator.dagster_runs()] == ["SUCCESS", "FAILURE", "FAILURE"]
+
+
+def test_a_held_campaign_is_refused_with_3_and_its_holder(operator: Operator) -> None:
+    orders = operator.orders
+    with source_held(orders):
+        first = operator.start("run", "--execute")
+        wait_for(lambda: lanes_wait(orders, first))
+        second = operator.json("run", "--execute", exit_code=3)
+        assert second["error"]["code"] == "CAMPAIGN_ACTIVE"
+        assert "lane" in second["error"]["message"]
+        assert operator.json("status")["holders"]
+        first.send_signal(signal.SIGINT)
+        assert first.wait(PATIENCE_SECONDS) == 130
+        first.communicate()
+
+
+def _lose_the_server(operator: Operator) -> None:
+    url = "postgresql://nobody:hunter2@127.0.0.1:1/nowhere"
+    operator.environment["DPONE_CONNECTION_PG_OLTP"] = url
+
+
+def _drop_the_source(operator: Operator) -> None:
+    operator.orders.on_source("DROP TABLE public.orders")
+
+
+def _drop_the_target(operator: Operator) -> None:
+    operator.orders.on_target("DROP TABLE landing.orders")
+
+
+def _loosen_the_key(operator: Operator) -> None:
+    operator.orders.on_target("ALTER TABLE landing.orders DROP CONSTRAINT orders_pkey")
+    operator.orders.on_target("ALTER TABLE landing.orders ALTER COLUMN id DROP NOT NULL")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (_lose_the_server, "SERVER_UNREACHABLE"),
+        (_drop_the_source, "TABLE_MISSING"),
+        (_drop_the_target, "TARGET_NOT_PROVISIONED"),
+        (_loosen_the_key, "KEY_INVALID"),
+    ],
+)
+def test_refusals_exit_2_and_create_nothing(operator: Operator, spoil: Callable[[Operator], None], code: str) -> None:
+    spoil(operator)
+    done = operator.run("run", "--execute")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stderr.startswith(f"{code}: ")
+    assert "next: " in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+    assert operator.state() == {}
+    assert not (operator.folder / ".dpone").exists()
