@@ -1,7 +1,12 @@
-"""The port `Fence` on SQL Server: application locks, whose every return code is read."""
+"""The port `Fence` on SQL Server: application locks, whose every return code is read.
+
+Verified on Babelfish 4.3. UNVERIFIED on SQL Server: naming holders by testing their witnesses, which is a courtesy to
+people; no decision rests on it.
+"""
 
 from __future__ import annotations
 
+import logging
 import secrets
 from datetime import UTC, datetime
 from typing import Literal
@@ -9,11 +14,13 @@ from typing import Literal
 from dpone_dagster.campaign.errors import DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
 from dpone_dagster.campaign.ledger import Holder
 from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock, publication_lock, target_lock
+from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.locks import granted, lock_resource, witness_resource
 from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.session import CONTROL_SECONDS, Session
 from dpone_dagster.ports import Fence
 
+_log = logging.getLogger(__name__)
 Mode = Literal["shared", "exclusive"]
 _LOCK_MODE = {"shared": "Shared", "exclusive": "Exclusive"}
 # A queued exclusive request keeps new shared holders out, so none queues longer than this.
@@ -160,8 +167,12 @@ class MssqlFence:
     # ------------------------------------------------------------ who holds it
 
     def _holders_of(self, resource: str, lock: str) -> list[Holder]:
-        guessed = 0 if self._session.value(self._queries["sees_sessions"]) else _GUESSED_SESSIONS
-        rows = self._session.rows(self._queries["holders"], resource, resource, guessed)
+        try:
+            guessed = 0 if self._session.value(self._queries["sees_sessions"]) else _GUESSED_SESSIONS
+            rows = self._session.rows(self._queries["holders"], resource, resource, guessed)
+        except ServerError as error:
+            _log.warning("holders of %s cannot be named: %s", resource, error.message)
+            return []
         return [
             Holder(session_id, _utc(login_at), name or "no name", lock.format(mode=mode))
             for session_id, mode, name, login_at in rows
