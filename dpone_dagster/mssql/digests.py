@@ -29,6 +29,7 @@ _EXACT = "COLLATE Latin1_General_BIN2"
 _UTF8 = "COLLATE Latin1_General_100_BIN2_UTF8"
 _CHARACTERS = frozenset({"char", "varchar", "nchar", "nvarchar"})
 _FLOATS = frozenset({"float", "real"})
+_PADDED = frozenset({"char", "nchar"})
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FILE = "digests.sql"
 
@@ -158,6 +159,8 @@ def _summand(digest: str) -> str:
 
 def _text(value: str, kind: str, column: str) -> str:
     """T-SQL of PostgreSQL's text form of a value."""
+    if kind in _PADDED:
+        return f"RTRIM({value})"  # PostgreSQL's text of a padded type has no padding
     if kind in _CHARACTERS:
         return value
     if kind in _INTEGERS:
