@@ -57,6 +57,7 @@ class ChunkWriter:
     @contextlib.contextmanager
     def _staged(self, claim: Claim, write: ChunkWrite, batches: Batches) -> Iterator[Stage]:
         """The chunk's rows in a stage of their own, which is dropped whatever happens."""
+        self._prove_shadow(write)  # so that a drift stops the chunk before it is moved
         names = [column.target for column in write.contract.columns]
         stage = make_stage(self._session, claim, write.shadow, names)
         try:
