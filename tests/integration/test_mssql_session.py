@@ -150,10 +150,11 @@ def test_a_commit_without_an_answer_is_of_unknown_outcome(
 def test_a_closed_session_is_another_one_when_opened_again(url: str) -> None:
     first = Session(url, "test")
     first.execute("CREATE TABLE #mine (n int)")
+    identity = (first.session_id, first.login_at)
     first.close()
     second = Session(url, "test")
     assert second.value("SELECT OBJECT_ID('tempdb..#mine')") is None  # a pooled one would have it still
-    assert (second.session_id, second.login_at) != (first.session_id, first.login_at)
+    assert (second.session_id, second.login_at) != identity
     second.close()
 
 
