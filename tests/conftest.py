@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from demo.embedded import Embedded
@@ -25,6 +26,10 @@ def postgres() -> Iterator[Embedded]:
     # Not below pytest's own folder: as root the server runs as another user, and pytest shuts others out of it.
     with tempfile.TemporaryDirectory(prefix="dpone-pg-", ignore_cleanup_errors=True) as folder:
         server = Embedded(Path(folder) / "data", keep=False)
+        with psycopg.connect(server.url("postgres"), autocommit=True) as admin:
+            # No test lets the operating system crash, which is all that waiting for the disk is for.
+            admin.execute("ALTER SYSTEM SET fsync = off")
+            admin.execute("SELECT pg_reload_conf()")
         yield server
         server.stop()
 

@@ -59,7 +59,7 @@ def build_shadow(spec: CampaignSpec, manifest_path: Path) -> AssetsDefinition:
         backfill_policy=BackfillPolicy.single_run(),
         group_name=spec.dataset,
         kinds=kinds_of(spec),
-        owners=spec.owners,
+        owners=list(spec.owners),
         tags=spec.tags,
         metadata={
             "manifest": MetadataValue.path(str(manifest_path)),

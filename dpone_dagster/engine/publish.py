@@ -75,7 +75,7 @@ def _publish_once(spec: CampaignSpec, target: Target, run_id: str) -> Publicatio
         with target.transaction():
             receipt = _swap(spec, record, _draft(spec, record), target)
         facts.update(receipt_id=receipt.receipt_id, rows=receipt.actual_rows)
-    return receipt
+    return publication_of(record, target)  # with the server's time
 
 
 def publication_of(record: CampaignRecord, target: Target) -> PublicationReceipt:

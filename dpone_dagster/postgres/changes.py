@@ -5,7 +5,7 @@ No statement here has parameters: a column may be called `%s`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, LiteralString
 
@@ -19,7 +19,6 @@ from dpone_dagster.postgres import digests
 from dpone_dagster.postgres.queries import statement
 from dpone_dagster.postgres.session import Session, translated
 
-_BLOCK_BYTES = 64 * 1024
 # Dropped with the transaction, so that nothing of an increment that failed is ever found by the next one.
 _ROWS: LiteralString = "dpone_staged_rows"
 _MORE: LiteralString = "dpone_staged_more"
@@ -170,7 +169,7 @@ class PostgresChanges:
         into = statement("changes.sql", "copy_stage", name=_temporary(name), columns=_list(columns))
         with self._session.connection.cursor() as cursor:
             with cursor.copy(into) as copy:
-                for block in _blocks(stream):
+                for block in stream:
                     copy.write(block)
             return cursor.rowcount
 
@@ -210,17 +209,3 @@ def _equal(left: LiteralString, right: LiteralString, key: Sequence[str]) -> sql
     return sql.SQL(" AND ").join(
         sql.SQL("{} = {}").format(sql.Identifier(left, name), sql.Identifier(right, name)) for name in key
     )
-
-
-def _blocks(stream: RowStream) -> Iterator[bytes]:
-    """The stream in blocks worth a call each; memory grows by one batch at most."""
-    parts: list[bytes] = []
-    size = 0
-    for batch in stream:
-        parts.append(batch)
-        size += len(batch)
-        if size >= _BLOCK_BYTES:
-            yield b"".join(parts)
-            parts, size = [], 0
-    if parts:
-        yield b"".join(parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 
 from psycopg import errors as pg
@@ -19,9 +18,6 @@ from dpone_dagster.postgres.catalog import identifier, loadable_digest
 from dpone_dagster.postgres.fence import lock_key
 from dpone_dagster.postgres.queries import in_schema
 from dpone_dagster.postgres.session import Session
-
-# Below this a block costs more in calls than in bytes; above it memory is all that grows.
-_BLOCK_BYTES = 64 * 1024
 
 
 def write_chunk(
@@ -113,7 +109,7 @@ class _Writer:
         )
         with self._session.connection.cursor() as cursor:
             with cursor.copy(statement) as copy:
-                for block in _blocks(stream):
+                for block in stream:
                     copy.write(block)
             return cursor.rowcount
 
@@ -131,17 +127,3 @@ class _Writer:
         if row is None:
             raise LeaseLost(f"chunk {receipt.chunk_index}: its receipt vanished while it was written")
         return replace(receipt, committed_at=row[0])
-
-
-def _blocks(stream: RowStream) -> Iterator[bytes]:
-    """The stream in blocks worth a call each."""
-    parts: list[bytes] = []
-    size = 0
-    for batch in stream:
-        parts.append(batch)
-        size += len(batch)
-        if size >= _BLOCK_BYTES:
-            yield b"".join(parts) if len(parts) > 1 else batch
-            parts, size = [], 0
-    if parts:
-        yield b"".join(parts)

@@ -31,7 +31,7 @@ SELECT /* dpone:columns */
     CASE WHEN declared.built_in THEN pg_catalog.format_type(a.atttypid, a.atttypmod)
          ELSE declared.nspname || '.' || declared.typname END,
     CASE WHEN a.attcollation <> t.typcollation THEN con.nspname || '.' || co.collname END,
-    a.attnotnull AND NOT EXISTS ( -- NOT NULL … NOT VALID says nothing about the rows that are there
+    a.attnotnull AND NOT EXISTS ( -- NOT NULL NOT VALID says nothing about the rows that are there
         SELECT FROM pg_catalog.pg_constraint k
         WHERE k.conrelid = here.oid AND k.contype = 'n' AND k.conkey = ARRAY[a.attnum] AND NOT k.convalidated
     ),

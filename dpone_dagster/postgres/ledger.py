@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from psycopg import Cursor, pq, sql
-from psycopg.rows import DictRow, dict_row
+from psycopg import pq, sql
 from psycopg.types.json import Jsonb
 
 from dpone_dagster.campaign.errors import DponeError
@@ -36,8 +34,9 @@ from dpone_dagster.postgres.ledger_rows import (
     column_value,
     receipt_record,
 )
-from dpone_dagster.postgres.queries import in_schema, statement
+from dpone_dagster.postgres.queries import statement
 from dpone_dagster.postgres.session import Session, translated
+from dpone_dagster.postgres.staterows import StateRows
 
 # Multiples of the golden ratio spread any number of lanes evenly over the chunks.
 _GOLDEN = 0.618_033_988_749_894_9
@@ -57,7 +56,7 @@ class PostgresLedger:
     def __init__(self, session: Session, state_schema: str) -> None:
         self._session = session
         self._schema = state_schema
-        self._queries = in_schema("ledger.sql", state_schema)
+        self._statements = StateRows(session, "ledger.sql", state_schema)
 
     def provisioned(self) -> bool:
         """Whether the state tables are there, at a version this program can use.
@@ -75,7 +74,7 @@ class PostgresLedger:
 
     def campaign(self, run_key: str, *, lock: bool = False) -> CampaignRecord | None:
         """Read the committed campaign row; `lock` keeps it until the transaction ends."""
-        row = self._row("campaign_locked" if lock else "campaign", run_key=run_key)
+        row = self._statements.row("campaign_locked" if lock else "campaign", run_key=run_key)
         return None if row is None else campaign_record(row)
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:
@@ -84,7 +83,7 @@ class PostgresLedger:
         if connection.info.transaction_status != pq.TransactionStatus.INTRANS:
             raise DponeError("a campaign and its chunks are created in one transaction, and there is none")
         with translated():
-            self._execute("create_campaign", **campaign_row(record))
+            self._statements.execute("create_campaign", **campaign_row(record))
             chunks = statement("ledger.sql", "create_chunks", schema=sql.Identifier(self._schema))
             with connection.cursor() as cursor:
                 with cursor.copy(chunks) as copy:
@@ -103,17 +102,19 @@ class PostgresLedger:
         if illegal or not changes.keys() <= set(CHANGEABLE):
             raise DponeError(f"no move from {sorted(illegal)} to {new} with {sorted(changes)} exists")
         values = {name: column_value(name, changes.get(name)) for name in CHANGEABLE}
-        return self._moved(
+        return self._statements.moved(
             "move", run_key=run_key, old=[str(phase) for phase in old], new=str(new), changed=list(changes), **values
         )
 
     def set_stop(self, run_key: str, reason: str | None) -> None:
         """Set (or, with None, clear) the stop token."""
-        self._moved("set_stop", run_key=run_key, reason=reason)
+        self._statements.moved("set_stop", run_key=run_key, reason=reason)
 
     def cancel(self, run_key: str, reason: str, requested_by: str) -> bool:
         """Record a cancel and move to `cancelled`; False if published already."""
-        return self._moved("cancel", run_key=run_key, reason=reason, requested_by=requested_by, old=_CANCELLABLE)
+        return self._statements.moved(
+            "cancel", run_key=run_key, reason=reason, requested_by=requested_by, old=_CANCELLABLE
+        )
 
     # ------------------------------------------------------------ chunks
 
@@ -125,11 +126,11 @@ class PostgresLedger:
             [ChunkState.FAILED] if failed_only else [ChunkState.FAILED, ChunkState.PENDING, ChunkState.LEASE_EXPIRED]
         )
         values: dict[str, object] = {"run_key": run_key, **_bounds(_rotated(selection, worker.lane))}
-        found = self._rows(
+        found = self._statements.rows(
             "candidates_free", **values, states=[str(state) for state in states], run_id=worker.run_id, limit=limit
         )
         if len(found) < limit and not failed_only:
-            found += self._rows("candidates_running", **values, limit=limit - len(found))
+            found += self._statements.rows("candidates_running", **values, limit=limit - len(found))
         return [chunk_record(row) for row in found]
 
     def claim(self, run_key: str, seen: ChunkRecord, worker: Worker) -> Claim | None:
@@ -137,7 +138,7 @@ class PostgresLedger:
 
         The campaign's first claim, and the first after a pause, also moves it to `loading`.
         """
-        row = self._row(
+        row = self._statements.row(
             "claim",
             run_key=run_key,
             chunk_index=seen.index,
@@ -154,18 +155,18 @@ class PostgresLedger:
 
     def renew(self, claim: Claim) -> bool:
         """Extend the lease by 90 s; False if the epoch is no longer ours."""
-        return self._moved("renew", **_named(claim), ttl=LEASE_TTL_SECONDS)
+        return self._statements.moved("renew", **_named(claim), ttl=LEASE_TTL_SECONDS)
 
     def complete(self, claim: Claim, receipt: ChunkReceipt, seconds: float) -> bool:
         """CAS running → committed; False if the epoch is no longer ours."""
-        return self._moved(
+        return self._statements.moved(
             "complete", **_named(claim), rows=receipt.rows, receipt_id=receipt.receipt_id, seconds=seconds
         )
 
     def fail(self, claim: Claim, error: DponeError, *, stop: bool) -> bool:
         """CAS running → failed with code and message; with `stop` also set the campaign's stop token."""
         text = "\n".join([error.message, *(str(finding) for finding in error.findings)])
-        row = self._row(
+        row = self._statements.row(
             "fail",
             **_named(claim),
             code=error.code,
@@ -177,11 +178,11 @@ class PostgresLedger:
 
     def give_back(self, claim: Claim) -> bool:
         """CAS running → pending: nothing was written and nobody is to blame (an interrupt)."""
-        return self._moved("give_back", **_named(claim))
+        return self._statements.moved("give_back", **_named(claim))
 
     def progress(self, run_key: str, selection: ChunkSelection | None = None) -> Progress:
         """Counters, aggregated by the server."""
-        row = self._row("progress", run_key=run_key, **_bounds((selection or _EVERY_CHUNK).ranges))
+        row = self._statements.row("progress", run_key=run_key, **_bounds((selection or _EVERY_CHUNK).ranges))
         if row is None:
             raise DponeError("the server returned no counters")
         rows = row.pop("rows")
@@ -191,19 +192,21 @@ class PostgresLedger:
         self, run_key: str, selection: ChunkSelection, *, only: Sequence[str] = (), limit: int | None = None
     ) -> list[ChunkRecord]:
         """Chunk rows of the selection in these effective states (all if empty), by index, at most `limit`."""
-        rows = self._rows("chunks", run_key=run_key, **_bounds(selection.ranges), only=list(only), limit=limit)
+        rows = self._statements.rows(
+            "chunks", run_key=run_key, **_bounds(selection.ranges), only=list(only), limit=limit
+        )
         return [chunk_record(row) for row in rows]
 
     # ------------------------------------------------------------ receipts
 
     def receipt(self, run_key: str, chunk_index: int) -> ChunkReceipt | None:
         """The committed receipt of a chunk; final if the chunk's lock is held."""
-        row = self._row("receipt", run_key=run_key, chunk_index=chunk_index)
+        row = self._statements.row("receipt", run_key=run_key, chunk_index=chunk_index)
         return None if row is None else receipt_record(row)
 
     def receipt_totals(self, record: CampaignRecord) -> ReceiptTotals:
         """Sums over all receipts of the campaign."""
-        row = self._row(
+        row = self._statements.row(
             "receipt_totals", run_key=record.run_key, plan_hash=record.plan_hash, contract_hash=record.contract_hash
         )
         if row is None:
@@ -214,33 +217,17 @@ class PostgresLedger:
 
     def start_load(self, load_id: str, dataset: str, kind: str, run_id: str) -> None:
         """Open a row in `__dpone__loads`, or leave the one that is there."""
-        self._moved("start_load", load_id=load_id, dataset=dataset, kind=kind, run_id=run_id)
+        self._statements.moved("start_load", load_id=load_id, dataset=dataset, kind=kind, run_id=run_id)
 
     def finish_load(self, load_id: str, status: str, facts: Mapping[str, object]) -> None:
         """Close it."""
-        self._moved("finish_load", load_id=load_id, status=status, facts=Jsonb(dict(facts)))
+        self._statements.moved("finish_load", load_id=load_id, status=status, facts=Jsonb(dict(facts)))
 
     def record_step(self, load_id: str, step: str, status: str, seconds: float, facts: Mapping[str, object]) -> None:
         """Append a row to `__dpone__load_steps`."""
-        self._moved("record_step", load_id=load_id, step=step, status=status, seconds=seconds, facts=Jsonb(dict(facts)))
-
-    # ------------------------------------------------------------ statements
-
-    def _execute(self, query: str, **values: object) -> Cursor[DictRow]:
-        cursor = self._session.connection.cursor(row_factory=dict_row)
-        return cursor.execute(self._queries[query], values)
-
-    def _moved(self, query: str, **values: object) -> bool:
-        with translated():
-            return self._execute(query, **values).rowcount == 1
-
-    def _row(self, query: str, **values: object) -> dict[str, Any] | None:
-        with translated():
-            return self._execute(query, **values).fetchone()
-
-    def _rows(self, query: str, **values: object) -> list[dict[str, Any]]:
-        with translated():
-            return self._execute(query, **values).fetchall()
+        self._statements.moved(
+            "record_step", load_id=load_id, step=step, status=status, seconds=seconds, facts=Jsonb(dict(facts))
+        )
 
 
 def _named(claim: Claim) -> dict[str, object]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import Any
 
-from psycopg import Cursor
 from psycopg import errors as pg
-from psycopg.rows import DictRow, dict_row
 
 from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRefused
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint
 from dpone_dagster.postgres.ledger_rows import anchor_of, anchor_row
-from dpone_dagster.postgres.queries import in_schema
 from dpone_dagster.postgres.session import Session, translated
+from dpone_dagster.postgres.staterows import StateRows
 
 _RECEIPT_FIELDS = tuple(field.name for field in fields(PublicationReceipt))
 
@@ -30,15 +28,15 @@ class PostgresPublications:
 
     def __init__(self, session: Session, state_schema: str) -> None:
         self._session = session
-        self._queries = in_schema("publications.sql", state_schema)
+        self._statements = StateRows(session, "publications.sql", state_schema)
 
     def head(self, target: TableRef) -> PublicationReceipt | None:
         """The latest receipt of the target."""
-        return _receipt(self._row("head", target=str(target)))
+        return _receipt(self._statements.row("head", target=str(target)))
 
     def of_campaign(self, run_key: str) -> PublicationReceipt | None:
         """The publication of a campaign, if it was made."""
-        return _receipt(self._row("of_campaign", run_key=run_key))
+        return _receipt(self._statements.row("of_campaign", run_key=run_key))
 
     def record(self, receipt: PublicationReceipt) -> None:
         """Insert, in the swap's transaction; its time is the server's.
@@ -48,7 +46,7 @@ class PostgresPublications:
         """
         with translated():
             try:
-                self._execute("record", **asdict(receipt))
+                self._statements.execute("record", **asdict(receipt))
             except pg.UniqueViolation:
                 raise GenerationStale(
                     f"publication {receipt.sequence} of {receipt.target} was recorded by another session"
@@ -56,16 +54,16 @@ class PostgresPublications:
 
     def close_head(self, receipt_id: str) -> bool:
         """CAS head pending → closed; False if it was not the pending head."""
-        return self._moved("close_head", receipt_id=receipt_id)
+        return self._statements.moved("close_head", receipt_id=receipt_id)
 
     def checkpoint(self, target: TableRef, generation: str) -> Checkpoint | None:
         """The checkpoint of one generation."""
-        row = self._row("checkpoint", target=str(target), generation=generation)
+        row = self._statements.row("checkpoint", target=str(target), generation=generation)
         return None if row is None else _checkpoint(row)
 
     def handoff_owner(self, handoff_id: str) -> tuple[str, str] | None:
         """(source, target) that the handoff id was first used for."""
-        row = self._row("handoff_owner", handoff_id=handoff_id)
+        row = self._statements.row("handoff_owner", handoff_id=handoff_id)
         return None if row is None else (row["source"], row["target"])
 
     def seed_checkpoint(self, checkpoint: Checkpoint, source: str) -> bool:
@@ -75,7 +73,9 @@ class PostgresPublications:
             HandoffRefused: The handoff id was used for another source or target.
         """
         pair = (source, checkpoint.target)
-        self._moved("claim_handoff", handoff_id=checkpoint.handoff_id, source=source, target=checkpoint.target)
+        self._statements.moved(
+            "claim_handoff", handoff_id=checkpoint.handoff_id, source=source, target=checkpoint.target
+        )
         owner = self.handoff_owner(checkpoint.handoff_id)
         if owner is None or owner != pair:
             named = " → ".join(owner) if owner else "nobody"
@@ -87,14 +87,16 @@ class PostgresPublications:
             "reconciled": checkpoint.reconciled,
             **anchor_row(checkpoint.anchor),
         }
-        if self._moved("seed", target=checkpoint.target, handoff_id=checkpoint.handoff_id, source=source, **values):
+        if self._statements.moved(
+            "seed", target=checkpoint.target, handoff_id=checkpoint.handoff_id, source=source, **values
+        ):
             return True
-        there = self._row("checkpoint", target=checkpoint.target, generation=checkpoint.generation)
+        there = self._statements.row("checkpoint", target=checkpoint.target, generation=checkpoint.generation)
         return there is not None and _checkpoint(there) == checkpoint
 
     def advance_checkpoint(self, checkpoint: Checkpoint, to: Anchor, *, reconciled: bool) -> bool:
         """CAS on the revision; never backwards, never to another server's ids."""
-        return self._moved(
+        return self._statements.moved(
             "advance",
             target=checkpoint.target,
             generation=checkpoint.generation,
@@ -102,18 +104,6 @@ class PostgresPublications:
             reconciled=reconciled,
             **anchor_row(to),
         )
-
-    def _execute(self, query: str, **values: object) -> Cursor[DictRow]:
-        cursor = self._session.connection.cursor(row_factory=dict_row)
-        return cursor.execute(self._queries[query], values)
-
-    def _moved(self, query: str, **values: object) -> bool:
-        with translated():
-            return self._execute(query, **values).rowcount == 1
-
-    def _row(self, query: str, **values: object) -> dict[str, Any] | None:
-        with translated():
-            return self._execute(query, **values).fetchone()
 
 
 def _receipt(row: dict[str, Any] | None) -> PublicationReceipt | None:

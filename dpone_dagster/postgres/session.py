@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors as pg
+from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from dpone_dagster.campaign.errors import (
@@ -98,7 +99,21 @@ class Session:
     def _rollback(self) -> None:
         # A broken connection has rolled back by itself; its error is already on its way.
         with contextlib.suppress(psycopg.Error):
+            self._end_statement()
             self.connection.execute("ROLLBACK")
+
+    def _end_statement(self) -> None:
+        # What a signal handler raises leaves the statement running, so that the connection takes no other.
+        pgconn = self.connection.pgconn
+        if pgconn.transaction_status != pq.TransactionStatus.ACTIVE:
+            return
+        self.connection.cancel_safe(timeout=5)
+        while (result := pgconn.get_result()) is not None:
+            if result.status == pq.ExecStatus.COPY_OUT:
+                while pgconn.get_copy_data(0)[0] > 0:
+                    pass
+            elif result.status == pq.ExecStatus.COPY_IN:
+                pgconn.put_copy_end(b"interrupted")
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread; a no-op if none runs."""

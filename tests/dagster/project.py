@@ -32,6 +32,12 @@ def build_repository(manifest: str) -> RepositoryDefinition:
     return build_defs({"DPONE_MANIFESTS": manifest}, Path.cwd()).get_repository_def()
 
 
+def run_job(instance: DagsterInstance, manifest: Path, job: str, **options: Any) -> JobExecutionResult:
+    """Execute a job of the manifest under its own executor."""
+    pointer = CustomPointer(ModuleCodePointer(__name__, "build_repository"), [str(manifest)], [])
+    return execute_job(ReconstructableRepository(pointer).get_reconstructable_job(job), instance, **options)
+
+
 @dataclass
 class Project:
     """One manifest and an instance."""
@@ -64,13 +70,11 @@ class Project:
             tags: As the UI sets them.
             again: Re-execute this run from its failure.
         """
-        pointer = CustomPointer(ModuleCodePointer(__name__, "build_repository"), [str(self.manifest)], [])
-        recon = ReconstructableRepository(pointer).get_reconstructable_job(job)
         if again is not None:
             options = ReexecutionOptions.from_failure(again, self.instance)
-            return execute_job(recon, self.instance, reexecution_options=options)
+            return run_job(self.instance, self.manifest, job, reexecution_options=options)
         chosen = [AssetKey(["orders", name]) for name in assets] or None
-        return execute_job(recon, self.instance, asset_selection=chosen, tags=dict(tags or {}))
+        return run_job(self.instance, self.manifest, job, asset_selection=chosen, tags=dict(tags or {}))
 
     def materialize(self, first: str, last: str | None = None) -> JobExecutionResult:
         """One partition, or a range, of the shadow as the UI starts it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from dpone_dagster.campaign.errors import (
@@ -232,3 +234,13 @@ def test_looking_creates_nothing(orders: Orders) -> None:
     diagnosis = doctor(orders.spec, orders.connector)
     assert (seen.phase, diagnosis.findings) == (Phase.PLANNED, ())
     assert orders.on_target(schemas) == before
+
+
+def test_runs_of_one_backfill_that_start_at_once_make_one_campaign(orders: Orders) -> None:
+    def join(number: int) -> str:
+        return prepare(orders.spec, orders.connector, intent="join", run_id=f"run-{number}").run_key
+
+    with ThreadPoolExecutor(6) as pool:
+        keys = list(pool.map(join, range(6)))
+    assert set(keys) == {orders.spec.run_key}
+    assert orders.on_target("SELECT count(*) FROM system.__dpone__backfill_campaigns") == [(1,)]

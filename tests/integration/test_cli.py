@@ -151,6 +151,8 @@ def test_a_bad_value_fails_its_chunk_by_name_and_resume_finishes_on_a_terminal(o
     assert f"dpone backfill resume {operator.manifest}" in status.stdout
 
     orders.on_source(f"UPDATE public.orders SET note = 'short' WHERE {first}")
+    # As loud as Dagster gets: then its run worker, which is the command's own process, logs too.
+    (operator.folder / ".dpone/dagster/dagster.yaml").write_text("python_logs: {python_log_level: DEBUG}\n")
     screen = on_a_terminal(operator, "resume")
     assert orders.source_rows() == orders.target_rows()
     assert "8/8" in screen

@@ -63,14 +63,19 @@ class Transfer:
         """Load, prove that source and target have one digest, and return what was set to NULL."""
         source = PostgresSource(self.source_url, "test")
         try:
-            contract, digest = self.match(source)
-            with source.read_chunk(self.read_of(contract, digest)) as stream:
-                written = self._write(contract, stream)
-            assert written == stream.rows
+            nulled = self.load(source)
+            contract, _ = self.match(source)
             assert source.content_digest(self.source_table, contract) == self._target_digest(contract)
-            return stream.nulled  # type: ignore[attr-defined]
+            return nulled
         finally:
             source.close()
+
+    def load(self, source: PostgresSource) -> Mapping[str, int]:
+        """Load the one chunk and return what was set to NULL."""
+        contract, digest = self.match(source)
+        with source.read_chunk(self.read_of(contract, digest)) as stream:
+            assert self._write(contract, stream) == stream.rows
+            return stream.nulled
 
     def _write(self, contract: ColumnContract, stream: object) -> int:
         names = sql.SQL(", ").join(sql.Identifier(column.target) for column in contract.columns)
@@ -99,7 +104,9 @@ def texts(url: str, table: TableRef, expression: str = "v") -> dict[int, str | N
     """Text forms of one expression by `id`, as a session of the product sees them."""
     session = Session(url, "test")
     try:
-        rows = session.connection.execute(f'SELECT id, ({expression})::text FROM "{table.schema}"."{table.name}"')
+        query = f"SELECT id, ({expression})::text FROM "
+        name = sql.Identifier(table.schema, table.name).as_string(None)
+        rows = session.connection.execute((query + name).encode())
         return dict(rows.fetchall())
     finally:
         session.close()

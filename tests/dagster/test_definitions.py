@@ -1,0 +1,162 @@
+"""What Dagster is told of the manifests: loaded from files alone, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from copy import deepcopy
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster import AssetKey, DagsterInstance, Definitions, StaticPartitionsDefinition
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+from dpone_dagster.assets.names import partitions_of
+from dpone_dagster.campaign.errors import ManifestInvalid
+from dpone_dagster.campaign.manifest import parse_manifest
+from dpone_dagster.definitions import build_defs
+from dpone_dagster.jobs import executor_for
+from tests.dagster.manifests import manifest_of
+
+
+@pytest.fixture
+def manifest() -> dict[str, Any]:
+    """The manifest of the orders campaign."""
+    return manifest_of(chunks=8, lanes=2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project without any connection: nothing may be opened, or asked for, while definitions load."""
+    for name in [name for name in os.environ if name.startswith("DPONE_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "campaigns").mkdir()
+    return tmp_path
+
+
+def write(folder: Path, name: str, data: object) -> Path:
+    path = folder / "campaigns" / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+def renamed(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    copy = deepcopy(manifest)
+    copy["name"] = name
+    return copy
+
+
+def graph(defs: Definitions) -> AssetGraph:
+    return defs.get_repository_def().asset_graph
+
+
+def test_a_manifest_becomes_a_chain_of_five_assets_two_jobs_and_a_schedule(
+    folder: Path, manifest: dict[str, Any]
+) -> None:
+    manifest["dagster"] = {"incremental": {"cron": "30 5 * * *", "timezone": "Europe/Berlin"}, "owners": ["team:dwh"]}
+    path = write(folder, "orders", manifest)
+    defs = build_defs({}, folder)
+    assets = graph(defs)
+    names = ["shadow", "validated_shadow", "published_target", "xmin_handoff", "incremental"]
+    assert assets.get_all_asset_keys() == {AssetKey(["orders", name]) for name in names}
+    for before, after in pairwise(names):
+        assert assets.get(AssetKey(["orders", after])).parent_keys == {AssetKey(["orders", before])}
+    spec = parse_manifest(manifest).to_spec()
+    shadow = assets.get(AssetKey(["orders", "shadow"]))
+    assert shadow.partitions_def == StaticPartitionsDefinition(partitions_of(spec).keys())
+    assert shadow.backfill_policy is not None
+    assert shadow.backfill_policy.max_partitions_per_run is None
+    assert shadow.metadata["manifest"].value == str(path)
+    assert shadow.owners == ["team:dwh"]
+    assert {key.name for key in assets.asset_check_keys} == {
+        *("receipts_complete", "row_count", "unique_key", "catalog", "not_empty"),
+        *("publication_receipt", "handoff_bound"),
+    }
+    assert all(assets.get(key).blocking for key in assets.asset_check_keys)
+    assert {assets.get(AssetKey(["orders", name])).code_version for name in names[1:]} == {spec.run_key}
+
+    jobs = {job.name: job for job in defs.resolve_all_job_defs() if not job.name.startswith("__")}
+    assert set(jobs) == {"orders_campaign", "orders_increment"}
+    assert jobs["orders_campaign"].asset_layer.executable_asset_keys == {AssetKey(["orders", n]) for n in names[:4]}
+    assert jobs["orders_increment"].asset_layer.executable_asset_keys == {AssetKey(["orders", "incremental"])}
+    (schedule,) = defs.schedules or ()
+    assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 5 * * *", "Europe/Berlin")
+
+
+def test_without_a_handoff_there_are_no_increments(folder: Path, manifest: dict[str, Any]) -> None:
+    del manifest["source"]["options"]
+    write(folder, "orders", manifest)
+    defs = build_defs({}, folder)
+    assert {key.path[1] for key in graph(defs).get_all_asset_keys()} == {
+        *("shadow", "validated_shadow", "published_target"),
+    }
+    assert [job.name for job in defs.jobs or ()] == ["orders_campaign"]
+
+
+def test_lanes_of_a_campaign_share_one_pool(folder: Path, manifest: dict[str, Any]) -> None:
+    write(folder, "orders", manifest)
+    job = build_defs({}, folder).resolve_job_def("orders_campaign")
+    pools = {node.name: node.pool for node in job.all_node_defs if hasattr(node, "pool")}
+    assert pools["orders_lane"] == "dpone_orders"
+    assert pools["orders_prepare"] is None
+
+
+def test_campaigns_stand_side_by_side(folder: Path, manifest: dict[str, Any]) -> None:
+    write(folder, "a", manifest)
+    write(folder, "b", renamed(manifest, "customers"))
+    assert len(graph(build_defs({}, folder)).get_all_asset_keys()) == 10
+
+
+def test_a_project_without_manifests_loads(folder: Path) -> None:
+    assert graph(build_defs({}, folder)).get_all_asset_keys() == set()
+
+
+def test_everything_that_is_wrong_in_all_manifests_is_said_at_once(folder: Path, manifest: dict[str, Any]) -> None:
+    write(folder, "good", manifest)
+    bad = renamed(manifest, "bad")
+    bad["sink"]["strategy"]["unique_key"] = []
+    write(folder, "bad", bad)
+    worse = renamed(manifest, "worse")
+    worse["sink"]["strategy"]["backfill"]["chunk"]["buckets"] = 600
+    worse["sink"]["strategy"]["backfill"]["max_chunks"] = 500
+    write(folder, "worse", worse)
+    write(folder, "twin", manifest)
+    with pytest.raises(ManifestInvalid) as caught:
+        build_defs({}, folder)
+    places = [finding.path for finding in caught.value.findings]
+    assert any("bad.yaml" in place and "unique_key" in place for place in places)
+    assert any("worse.yaml" in place for place in places)
+    assert any("twin.yaml" in place for place in places)
+    assert not any(place.endswith("good.yaml") for place in places)
+
+
+def test_the_executor_has_room_for_every_lane_and_one_more(manifest: dict[str, Any]) -> None:
+    specs = [parse_manifest(manifest_of(chunks=8, lanes=lanes)).to_spec() for lanes in (3, 7)]
+    local = executor_for(specs, {})
+    assert local.name == "multiprocess"
+    assert configuration(local)["max_concurrent"] == 8
+    assert "forkserver" in configuration(local)["start_method"]
+
+
+def test_the_executor_can_be_pods(manifest: dict[str, Any]) -> None:
+    spec = parse_manifest(manifest).to_spec()
+    assert executor_for([spec], {"DPONE_EXECUTOR": "k8s"}).name == "k8s"
+    with pytest.raises(ManifestInvalid, match="DPONE_EXECUTOR"):
+        executor_for([spec], {"DPONE_EXECUTOR": "kubernetes"})
+
+
+def configuration(executor: Any) -> dict[str, Any]:
+    return dict(executor.apply_config_mapping({"config": {}}).value["config"])
+
+
+def test_the_packaged_settings_free_the_slots_of_dead_runs(instance: DagsterInstance) -> None:
+    assert instance.run_monitoring_enabled
+    assert 0 < instance.run_monitoring_settings["free_slots_after_run_end_seconds"] <= 300
+    assert instance.run_retries_enabled
+    assert not instance.run_retries_retry_on_asset_or_op_failure
+    assert not instance.telemetry_enabled
+    pools = instance.get_concurrency_config().pool_config
+    assert pools.pool_granularity is not None
+    assert (pools.pool_granularity.value, pools.default_pool_limit) == ("op", 64)

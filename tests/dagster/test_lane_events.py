@@ -1,0 +1,110 @@
+"""The event log may fail; a lane may not fail with it. And a lane whose run is gone knows it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+from dagster import AssetMaterialization, DagsterExecutionInterruptedError
+
+from dpone_dagster.assets.lane_events import LaneEvents
+from dpone_dagster.assets.watchdog import run_is_alive
+from dpone_dagster.campaign.errors import CountMismatch
+from dpone_dagster.campaign.manifest import parse_manifest
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.receipts import ChunkReceipt
+from tests.dagster.manifests import manifest_of
+
+SPEC = parse_manifest(manifest_of(chunks=8, lanes=2)).to_spec()
+RECEIPT = ChunkReceipt(SPEC.run_key, 3, "receipt-3", "plan", "contract", "binding", epoch=1, rows=250)
+PROGRESS = Progress(7, 0, 1, 0, 0, 250, 250, 0.5, 0.5)
+
+
+class Context:
+    """Stands for a step's context: keeps events, or raises what the event log's storage raised."""
+
+    def __init__(self, trouble: BaseException | None = None) -> None:
+        self.events: list[AssetMaterialization] = []
+        self.log = self
+        self._trouble = trouble
+
+    def log_event(self, event: AssetMaterialization) -> None:
+        self.info(event)
+
+    def info(self, event: Any) -> None:
+        if self._trouble is not None:
+            raise self._trouble
+        self.events.append(event)
+
+    error = info
+
+
+def tell_all(context: Any) -> None:
+    events = LaneEvents(context, SPEC, connector=None)  # type: ignore[arg-type]  # one chunk a partition: none is opened
+    events.committed(SPEC.plan.chunk(3), RECEIPT, 0.5, replayed=False)
+    events.failed(SPEC.plan.chunk(4), CountMismatch("one row less"))
+    events.progress(PROGRESS)
+    events.close()
+
+
+def test_a_committed_chunk_is_shown_with_its_numbers() -> None:
+    context = Context()
+    tell_all(context)
+    event = context.events[0]
+    assert event.partition is not None
+    assert event.partition.startswith("c0003-")
+    values = {name: value.value for name, value in event.metadata.items()}
+    assert (
+        values.items()
+        >= {
+            "rows": 250,
+            "seconds": 0.5,
+            "rows_per_second": 500,
+            "receipt_id": "receipt-3",
+            "replayed": False,
+            "dagster/partition_row_count": 250,
+        }.items()
+    )
+
+
+def test_a_failing_event_log_does_not_fail_the_lane() -> None:
+    tell_all(Context(OSError("database is locked")))
+
+
+def test_an_interrupt_of_dagster_is_not_swallowed() -> None:
+    with pytest.raises(DagsterExecutionInterruptedError):
+        tell_all(Context(DagsterExecutionInterruptedError()))
+
+
+def lane(told: Connection) -> None:
+    """What a lane does between chunks."""
+    told.send(("alive", run_is_alive()))
+    deadline = time.monotonic() + 20
+    while run_is_alive() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    told.send(("alive", run_is_alive()))
+
+
+def run_worker(told: Connection) -> None:
+    """A run's process: starts a lane as the multiprocess executor does."""
+    child = multiprocessing.get_context("forkserver").Process(target=lane, args=(told,))
+    child.start()
+    child.join()
+
+
+def test_a_lane_knows_that_its_run_was_killed() -> None:
+    assert run_is_alive()
+    here, there = multiprocessing.Pipe()
+    worker = multiprocessing.get_context("spawn").Process(target=run_worker, args=(there,))
+    worker.start()
+    assert here.poll(30)
+    assert here.recv() == ("alive", True)
+    os.kill(worker.pid or 0, signal.SIGKILL)
+    worker.join()
+    assert here.poll(10)
+    assert here.recv() == ("alive", False)

@@ -1,0 +1,667 @@
+"""The PostgreSQL source: what it proves before it reads, and that a chunk is every row of its range once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import psycopg
+import pytest
+
+from dpone_dagster.campaign.contract import Column, ColumnBinding, ColumnContract, ColumnType
+from dpone_dagster.campaign.errors import (
+    CatalogDrift,
+    ConnectionLost,
+    DponeError,
+    SourceChanged,
+    SourceUnsuitable,
+    TableMissing,
+)
+from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.campaign.plan import ChunkSpec, Plan
+from dpone_dagster.campaign.watermark import Anchor, SourceIdentity
+from dpone_dagster.ports import ChunkRead
+from dpone_dagster.postgres.chunkrange import in_chunk, whole_range
+from dpone_dagster.postgres.source import PostgresSource
+from tests.integration.transfer import PLAN, Transfer, execute, texts
+
+TABLE = TableRef("public", "t")
+CONTRACT = ColumnContract(
+    (ColumnBinding("id", "id", "integer", "integer"), ColumnBinding("v", "v", "text", "text")), ("id",)
+)
+
+
+@pytest.fixture
+def source(database: str) -> Iterator[PostgresSource]:
+    execute(
+        database,
+        "CREATE TABLE t (id int PRIMARY KEY, v text)",
+        "INSERT INTO t SELECT n, repeat('x', 100) FROM generate_series(1, 1000) n",
+    )
+    source = PostgresSource(database, "test")
+    yield source
+    source.close()
+
+
+def read_of(source: PostgresSource, columns: tuple[str, ...] | None = None, anchor: Anchor | None = None) -> ChunkRead:
+    digest = source.describe(TABLE, columns).digest
+    bindings = tuple(c for c in CONTRACT.columns if columns is None or c.source in columns)
+    contract = replace(CONTRACT, columns=bindings)
+    return ChunkRead(TABLE, PLAN.chunk(0), "id", contract, digest, anchor, "00", "pgcopy", "run chunk=0")
+
+
+def rows(source: PostgresSource, read: ChunkRead) -> int:
+    with source.read_chunk(read) as stream:
+        size = sum(len(block) for block in stream)
+        assert size == stream.bytes
+        return stream.rows
+
+
+# ---------------------------------------------------------------- describe
+
+
+def test_a_table_is_described_with_its_columns(source: PostgresSource) -> None:
+    described = source.describe(TABLE, None)
+
+    assert described.kind == "table"
+    assert described.columns == (
+        Column("id", ColumnType("int4", display="integer"), nullable=False),
+        Column("v", ColumnType("text", display="text"), nullable=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "statements"),
+    [
+        ("view", ["CREATE VIEW public.x AS SELECT * FROM t"]),
+        ("matview", ["CREATE MATERIALIZED VIEW public.x AS SELECT * FROM t"]),
+        ("partitioned", ["CREATE TABLE public.x (id int, v text) PARTITION BY RANGE (id)"]),
+        (
+            "foreign",
+            [
+                "CREATE FOREIGN DATA WRAPPER w",
+                "CREATE SERVER s FOREIGN DATA WRAPPER w",
+                "CREATE FOREIGN TABLE public.x (id int, v text) SERVER s",
+            ],
+        ),
+        (
+            "foreign",
+            [
+                "CREATE TABLE public.x (id int, v text) PARTITION BY RANGE (id)",
+                "CREATE FOREIGN DATA WRAPPER w",
+                "CREATE SERVER s FOREIGN DATA WRAPPER w",
+                "CREATE FOREIGN TABLE public.y PARTITION OF public.x DEFAULT SERVER s",
+            ],
+        ),
+    ],
+)
+def test_other_kinds_are_told(database: str, source: PostgresSource, kind: str, statements: list[str]) -> None:
+    execute(database, *statements)
+
+    assert source.describe(TableRef("public", "x"), None).kind == kind
+
+
+@pytest.mark.parametrize("name", [("public", "gone"), ("gone", "t"), ("public", "T"), ("public", "t_pkey")])
+def test_a_table_that_is_not_there_is_missing(source: PostgresSource, name: tuple[str, str]) -> None:
+    with pytest.raises(TableMissing, match="does not exist"):
+        source.describe(TableRef(*name), None)
+
+
+def test_every_wanted_column_that_is_missing_is_named(source: PostgresSource) -> None:
+    with pytest.raises(TableMissing) as caught:
+        source.describe(TABLE, ("id", "x", "V"))
+
+    assert [finding.path for finding in caught.value.findings] == ["public.t.x", "public.t.V"]
+
+
+def login(database: str, name: str, *grants: str) -> str:
+    execute(database, f"DROP ROLE IF EXISTS {name}", f"CREATE ROLE {name} LOGIN", *grants)
+    return database.replace("postgres@", f"{name}@")
+
+
+def test_a_table_that_the_login_may_not_read_is_missing(database: str, source: PostgresSource) -> None:
+    reader = PostgresSource(login(database, "blind", "GRANT SELECT (id) ON t TO blind"), "test")
+
+    with pytest.raises(TableMissing, match="may not read"):
+        reader.describe(TABLE, ("id",))
+
+    reader.close()
+    execute(database, "DROP OWNED BY blind", "DROP ROLE blind")
+
+
+def test_rows_that_row_security_would_hide_are_never_left_out(database: str, source: PostgresSource) -> None:
+    reader = PostgresSource(login(database, "half_blind", "GRANT SELECT ON t TO half_blind"), "test")
+    read = read_of(reader)
+    assert rows(reader, read) == 1000
+    execute(database, "CREATE POLICY p ON t USING (id < 10)", "ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+
+    with pytest.raises(SourceUnsuitable, match="row security"):
+        reader.describe(TABLE, None)
+    with pytest.raises(DponeError, match="row-level security"):
+        rows(reader, read)
+
+    reader.close()
+    execute(database, "DROP OWNED BY half_blind", "DROP ROLE half_blind")
+
+
+def test_a_plain_login_may_prove_the_server(database: str, source: PostgresSource) -> None:
+    reader = PostgresSource(login(database, "plain", "GRANT SELECT ON t TO plain"), "test")
+
+    assert reader.identity() == source.identity()
+    assert rows(reader, read_of(reader, anchor=reader.capture_anchor())) == 1000
+
+    reader.close()
+    execute(database, "DROP OWNED BY plain", "DROP ROLE plain")
+
+
+def test_a_login_that_may_not_ask_for_the_server_is_told_so(database: str, source: PostgresSource) -> None:
+    reader = PostgresSource(login(database, "curbed"), "test")
+    execute(database, "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+
+    with pytest.raises(SourceUnsuitable) as caught:
+        reader.identity()
+
+    assert "GRANT EXECUTE ON FUNCTION pg_control_system()" in str(caught.value)
+    reader.close()
+    execute(database, "GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC", "DROP ROLE curbed")
+
+
+def test_a_not_null_that_nobody_checked_is_no_not_null(database: str, source: PostgresSource) -> None:
+    execute(database, "ALTER TABLE t ADD CONSTRAINT v_filled NOT NULL v NOT VALID")
+
+    assert source.describe(TABLE, None).columns[1].nullable
+
+    execute(database, "ALTER TABLE t VALIDATE CONSTRAINT v_filled")
+    assert not source.describe(TABLE, None).columns[1].nullable
+
+
+# ---------------------------------------------------------------- drift
+
+CHANGES = {
+    "a column more": "ALTER TABLE t ADD extra int DEFAULT 5",
+    "a column less": "ALTER TABLE t DROP v",
+    "another name": "ALTER TABLE t RENAME v TO w",
+    "another type": "ALTER TABLE t ALTER v TYPE varchar(200)",
+    "another collation": 'ALTER TABLE t ALTER v TYPE text COLLATE "C"',
+    "another nullability": "ALTER TABLE t ALTER v SET NOT NULL",
+    "the same column anew": "ALTER TABLE t DROP v; ALTER TABLE t ADD v text DEFAULT 'other'",
+    "another table of the same shape": "CREATE TABLE n (LIKE t INCLUDING ALL); DROP TABLE t; ALTER TABLE n RENAME TO t",
+    "a child": "CREATE TABLE child () INHERITS (t)",
+    "no table": "DROP TABLE t",
+    "no schema": "DROP SCHEMA public CASCADE",
+    "a view": "ALTER TABLE t RENAME TO n; CREATE VIEW t AS SELECT * FROM n",
+}
+HARMLESS = ("CREATE INDEX ON t (v)", "COMMENT ON TABLE t IS 'x'", "UPDATE t SET v = 'y'", "ANALYZE t")
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_source_that_was_altered_is_not_read(database: str, source: PostgresSource, change: str) -> None:
+    read = read_of(source)
+    assert rows(source, read) == 1000
+    execute(database, *change.split("; "))
+
+    with pytest.raises(CatalogDrift):
+        rows(source, read)
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_what_changes_no_row_is_no_drift(database: str, source: PostgresSource, change: str) -> None:
+    read = read_of(source)
+    execute(database, change)
+
+    assert rows(source, read) == 1000
+
+
+def test_columns_that_are_not_read_may_change(database: str, source: PostgresSource) -> None:
+    read = read_of(source, columns=("id",))
+    execute(database, "ALTER TABLE t ADD extra int", "ALTER TABLE t DROP v")
+
+    assert rows(source, read) == 1000
+
+
+@pytest.mark.parametrize(
+    ("made", "change"),
+    [
+        ("CREATE TABLE t (id int) PARTITION BY RANGE (id)", "CREATE TABLE p PARTITION OF t DEFAULT"),
+        ("CREATE TYPE e AS ENUM ('a'); CREATE TABLE t (id int, v e)", "ALTER TYPE e RENAME VALUE 'a' TO 'b'"),
+        ("CREATE TYPE e AS ENUM ('a'); CREATE TABLE t (id int, v e[])", "ALTER TYPE e RENAME VALUE 'a' TO 'b'"),
+        (
+            "CREATE TABLE t (id int, v int GENERATED ALWAYS AS (id + 1) VIRTUAL)",
+            "ALTER TABLE t ALTER v SET EXPRESSION AS (id + 2)",
+        ),
+        ("CREATE VIEW t AS SELECT 1 AS id", "CREATE OR REPLACE VIEW t AS SELECT 2 AS id"),
+    ],
+)
+def test_what_changes_rows_without_their_xmin_changes_the_digest(database: str, made: str, change: str) -> None:
+    execute(database, *made.split("; "))
+    source = PostgresSource(database, "test")
+    before = source.describe(TABLE, None).digest
+    execute(database, change)
+
+    assert source.describe(TABLE, None).digest != before
+    source.close()
+
+
+# ---------------------------------------------------------------- lock, then snapshot
+
+
+def while_locked(database: str, source: PostgresSource, read: ChunkRead, *changes: str) -> list[int | DponeError]:
+    """Read while another session holds the table, changes it and commits only when the reader is waiting."""
+    outcome: list[int | DponeError] = []
+
+    def work() -> None:
+        try:
+            outcome.append(rows(source, read))
+        except DponeError as error:
+            outcome.append(error)
+
+    with psycopg.connect(database) as writer:
+        writer.execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+        reader = threading.Thread(target=work)
+        reader.start()
+        waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 't'::regclass AND NOT granted)"
+        until(lambda: bool(writer.execute(waiting).fetchone()[0]))  # type: ignore[index]
+        for change in changes:
+            writer.execute(change.encode())
+        writer.commit()
+        reader.join(30)
+    return outcome
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_table_is_locked_before_its_catalog_is_read(database: str, source: PostgresSource) -> None:
+    (outcome,) = while_locked(database, source, read_of(source), "ALTER TABLE t ADD extra int DEFAULT 5")
+
+    assert isinstance(outcome, CatalogDrift)
+
+
+@pytest.mark.parametrize("rewrite", ["TRUNCATE t", "DELETE FROM t", "ALTER TABLE t ALTER id TYPE int USING id + 0"])
+def test_the_table_is_locked_before_the_snapshot_is_taken(database: str, source: PostgresSource, rewrite: str) -> None:
+    kept = "" if rewrite.startswith("ALTER") else "INSERT INTO t SELECT n, 'new' FROM generate_series(1, 3) n"
+    (outcome,) = while_locked(database, source, read_of(source), *filter(None, (rewrite, kept)))
+
+    assert outcome == (3 if kept else 1000)
+
+
+# ---------------------------------------------------------------- the same server
+
+
+def test_the_anchors_own_server_is_read(source: PostgresSource) -> None:
+    assert rows(source, read_of(source, anchor=source.capture_anchor())) == 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"system_identifier": "1"}, "this is cluster"),
+        ({"timeline": 9}, "a standby was promoted"),
+        ({"database_oid": 1}, "this is database"),
+    ],
+)
+def test_another_server_is_refused(source: PostgresSource, change: dict[str, object], said: str) -> None:
+    anchor = source.capture_anchor()
+    other = replace(anchor, identity=replace(anchor.identity, **change))  # type: ignore[arg-type]
+
+    with pytest.raises(SourceChanged, match=said):
+        rows(source, read_of(source, anchor=other))
+
+
+def test_another_database_of_the_cluster_is_refused(source: PostgresSource, new_database: Callable[[str], str]) -> None:
+    other = new_database("other")
+    execute(other, "CREATE TABLE t (id int PRIMARY KEY, v text)")
+    elsewhere = PostgresSource(other, "test")
+    read = read_of(elsewhere, anchor=source.capture_anchor())
+
+    with pytest.raises(SourceChanged, match="this is database"):
+        rows(elsewhere, read)
+
+    elsewhere.close()
+
+
+def test_a_server_behind_the_anchor_is_refused(source: PostgresSource) -> None:
+    anchor = source.capture_anchor()
+
+    with pytest.raises(SourceChanged, match="behind the anchor"):
+        rows(source, read_of(source, anchor=replace(anchor, xid=anchor.xid + 1_000_000)))
+
+
+def test_the_anchor_is_not_past_an_open_writer(database: str, source: PostgresSource) -> None:
+    with psycopg.connect(database) as writer:
+        xid = writer.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+        execute(database, "INSERT INTO t VALUES (2000, 'later')")
+
+        anchor = source.capture_anchor()
+
+    assert xid is not None
+    assert anchor.xid == xid[0]
+    assert anchor.identity == source.identity()
+    assert isinstance(anchor.identity, SourceIdentity)
+
+
+# ---------------------------------------------------------------- chunks
+
+INSTANTS = "2024-01-31' + n * interval '7 h'"
+BY_MONTH = ChunkSpec("date", "c", "2024-01-31", "2024-06-30", "1mo")
+BY_HOURS = ChunkSpec("timestamp", "c", "2024-01-31T01:00:00+01:00", "2024-03-02", "1h")
+BY_NUMBER = ChunkSpec("integer", "c", "1", "100", "7")
+KINDS = [
+    ("int2", "n::int2", BY_NUMBER),
+    ("int4", "n", BY_NUMBER),
+    ("int8", "n + 9223372036854775707", ChunkSpec("integer", "c", str(2**63 - 101), str(2**63 - 1), "9")),
+    ("numeric(20,0)", "n", BY_NUMBER),
+    ("uuid", "md5(n::text)::uuid", ChunkSpec("uuid", "c", buckets=7)),
+    ("date", "date '2024-01-31' + n", BY_MONTH),
+    ("date", "date '2024-01-31' + n", ChunkSpec("timestamp", "c", "2024-01-31", "2024-06-30", "6h")),
+    ("timestamp", f"timestamp '{INSTANTS}", BY_MONTH),
+    ("timestamptz", f"timestamptz '{INSTANTS}", BY_MONTH),
+    ("timestamp", f"timestamp '{INSTANTS}", BY_HOURS),
+    ("timestamptz", f"timestamptz '{INSTANTS}", BY_HOURS),
+]
+
+
+@pytest.mark.parametrize(("type_name", "value", "spec"), KINDS, ids=[f"{t} by {s.kind}" for t, _, s in KINDS])
+def test_the_chunks_are_every_row_once(database: str, type_name: str, value: str, spec: ChunkSpec) -> None:
+    execute(
+        database,
+        f"CREATE TABLE t (c {type_name} PRIMARY KEY)",
+        f"INSERT INTO t SELECT {value} FROM generate_series(1, 100) n",
+    )
+    source = PostgresSource(database, "test")
+    described = source.describe(TABLE, None)
+    contract = ColumnContract((ColumnBinding("c", "c", type_name, type_name),), ("c",))
+    plan = Plan(spec)
+
+    counts = [
+        rows(source, ChunkRead(TABLE, chunk, "c", contract, described.digest, None, "00", "pgcopy", "x"))
+        for chunk in plan
+    ]
+
+    assert sum(counts) == 100
+    assert source.count_outside(TABLE, "c", plan) == 0
+    source.close()
+
+
+@pytest.mark.parametrize(("type_name", "value", "spec"), KINDS, ids=[f"{t} by {s.kind}" for t, _, s in KINDS])
+def test_a_chunk_is_found_by_the_index(database: str, type_name: str, value: str, spec: ChunkSpec) -> None:
+    execute(database, f"CREATE TABLE t (c {type_name} PRIMARY KEY)")
+    source = PostgresSource(database, "test")
+    condition = in_chunk(source.describe(TABLE, None).columns, "c", Plan(spec).chunk(0)).as_string(None)
+    source.close()
+
+    with psycopg.connect(database) as connection:
+        connection.execute("SET enable_seqscan = off")
+        connection.execute("SET enable_bitmapscan = off")
+        plan = connection.execute(f"EXPLAIN (COSTS off) SELECT c FROM t WHERE {condition}".encode()).fetchall()
+
+    assert "Index Cond: ((c >= " in str(plan)
+    assert " AND (c <" in str(plan)
+
+
+def test_a_timestamp_without_zone_is_cut_at_utc_whatever_the_login_prefers(database: str) -> None:
+    execute(
+        database,
+        "CREATE TABLE t (id int, c timestamp)",
+        "INSERT INTO t VALUES (1, '2024-01-01 00:00'), (2, '2024-01-01 23:59:59.999999'), (3, '2024-01-02 00:00')",
+        "ALTER ROLE postgres SET timezone = 'Asia/Tokyo'",
+    )
+    source = PostgresSource(database, "test")
+    plan = Plan(ChunkSpec("timestamp", "c", "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z", "1d"))
+
+    assert source.count_outside(TABLE, "c", plan) == 1
+    source.close()
+    execute(database, "ALTER ROLE postgres RESET timezone")
+
+
+def test_rows_outside_the_plan_are_counted(database: str) -> None:
+    execute(
+        database,
+        "CREATE TABLE t (c date)",
+        "INSERT INTO t VALUES (NULL), ('infinity'), ('-infinity'), ('2023-12-31'), ('2024-02-01')",
+        "INSERT INTO t VALUES ('2024-01-01'), ('2024-01-31')",
+    )
+    source = PostgresSource(database, "test")
+
+    assert source.count_outside(TABLE, "c", Plan(ChunkSpec("date", "c", "2024-01-01", "2024-01-31", "1w"))) == 5
+    source.close()
+
+
+def test_the_whole_range_is_that_of_all_chunks() -> None:
+    plan = Plan(ChunkSpec("uuid", "c", buckets=3))
+
+    whole = whole_range(plan)
+
+    assert (whole.lower, whole.upper, whole.upper_inclusive) == (
+        "00000000-0000-0000-0000-000000000000",
+        "ffffffff-ffff-ffff-ffff-ffffffffffff",
+        True,
+    )
+
+
+@pytest.mark.parametrize("type_name", ["numeric", "numeric(9,1)", "text", "float8", "int4[]"])
+def test_a_column_that_chunks_would_leave_rows_out_of_is_refused(database: str, type_name: str) -> None:
+    execute(database, f"CREATE TABLE t (c {type_name})")
+    source = PostgresSource(database, "test")
+
+    with pytest.raises(SourceUnsuitable) as caught:
+        source.count_outside(TABLE, "c", PLAN)
+
+    assert caught.value.findings[0].path == "source.c"
+    source.close()
+
+
+def test_a_partitioned_table_is_read_with_all_its_partitions(database: str) -> None:
+    execute(
+        database,
+        "CREATE TABLE t (id int, v text) PARTITION BY RANGE (id)",
+        "CREATE TABLE p1 PARTITION OF t FOR VALUES FROM (1) TO (50)",
+        "CREATE TABLE p2 PARTITION OF t FOR VALUES FROM (50) TO (200)",
+        "INSERT INTO t SELECT n, n::text FROM generate_series(1, 100) n",
+    )
+    source = PostgresSource(database, "test")
+
+    assert rows(source, read_of(source)) == 100
+    source.close()
+
+
+@pytest.mark.parametrize("kind", ["VIEW", "MATERIALIZED VIEW"])
+def test_a_view_can_be_read_too(database: str, source: PostgresSource, kind: str) -> None:
+    execute(database, "ALTER TABLE t RENAME TO n", f"CREATE {kind} t AS SELECT * FROM n")
+
+    assert rows(source, read_of(source)) == 1000
+
+
+def test_bytes_arrive_the_same_from_a_database_of_another_encoding(
+    database: str, new_database: Callable[[str], str]
+) -> None:
+    latin = new_database("latin")
+    name = latin.split("/")[3].split("?")[0]
+    execute(
+        database,
+        f"DROP DATABASE {name}",
+        f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0",
+        "CREATE TABLE t (id int PRIMARY KEY, v text)",
+    )
+    execute(latin, "CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'naïve')")
+
+    Transfer(latin, TABLE, database, TABLE).run()
+
+    assert texts(database, TABLE) == {1: "naïve"}
+
+
+# ---------------------------------------------------------------- streams
+
+
+def test_a_chunk_comes_in_blocks(database: str, source: PostgresSource) -> None:
+    execute(database, "UPDATE t SET v = repeat('x', 1000)")
+
+    with source.read_chunk(read_of(source)) as stream:
+        sizes = [len(block) for block in stream]
+
+    assert len(sizes) > 2
+    assert all(256 * 1024 <= size < 300 * 1024 for size in sizes[:-1])
+    assert (stream.rows, stream.bytes) == (1000, sum(sizes))
+
+
+def test_an_empty_chunk_is_a_header_and_an_end(database: str, source: PostgresSource) -> None:
+    execute(database, "DELETE FROM t")
+
+    with source.read_chunk(read_of(source)) as stream:
+        assert len(b"".join(stream)) == 21
+    assert stream.rows == 0
+
+
+class Stop(Exception):
+    """What a consumer raises."""
+
+
+@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt, None])
+def test_a_read_that_is_given_up_leaves_a_connection_that_works(
+    database: str, source: PostgresSource, error: type[BaseException] | None
+) -> None:
+    execute(database, "INSERT INTO t SELECT n, repeat('x', 1000) FROM generate_series(1001, 30000) n")
+    read = replace(read_of(source), chunk=Plan(ChunkSpec("integer", "id", "1", "30000", "30000")).chunk(0))
+
+    def give_up() -> None:
+        with source.read_chunk(read) as stream:
+            assert len(next(iter(stream))) > 0
+            if error is not None:
+                raise error
+
+    if error is None:
+        give_up()
+    else:
+        with pytest.raises(error):
+            give_up()
+
+    assert rows(source, read) == 30000
+
+
+def test_a_stream_is_read_once(source: PostgresSource) -> None:
+    with source.read_chunk(read_of(source)) as stream:
+        list(stream)
+        with pytest.raises(DponeError, match="once only"):
+            list(stream)
+
+
+def slow(database: str) -> None:
+    execute(
+        database,
+        "ALTER TABLE t RENAME TO n",
+        "CREATE VIEW t AS SELECT n.id, CASE WHEN pg_sleep(60) IS NULL THEN '' ELSE 'x' END AS v FROM n",
+    )
+
+
+def test_a_statement_in_flight_can_be_cut(database: str, source: PostgresSource) -> None:
+    slow(database)
+    read = read_of(source)
+    cutter = threading.Thread(target=lambda: (until(lambda: sleeping(database)), source.cancel()))
+    cutter.start()
+
+    with pytest.raises(DponeError, match="57014"):
+        rows(source, read)
+
+    cutter.join()
+    assert source.describe(TABLE, None).kind == "view"
+
+
+def sleeping(database: str) -> bool:
+    with psycopg.connect(database, autocommit=True) as connection:
+        query = (
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')"
+        )
+        return bool(connection.execute(query).fetchone()[0])  # type: ignore[index]
+
+
+def test_a_signal_is_heard_while_the_server_is_silent(database: str, source: PostgresSource) -> None:
+    slow(database)
+    read = read_of(source)
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise Stop
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1)
+        with pytest.raises(Stop):
+            rows(source, read)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    assert not sleeping(database)
+    assert source.describe(TABLE, None).kind == "view"
+
+
+def test_a_session_that_is_ended_is_a_lost_connection(database: str, source: PostgresSource) -> None:
+    slow(database)
+    read = read_of(source)
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    killer = threading.Thread(target=lambda: (until(lambda: sleeping(database)), execute(database, ended)))
+    killer.start()
+
+    with pytest.raises(ConnectionLost):
+        rows(source, read)
+
+    killer.join()
+
+
+def test_a_label_cannot_end_its_comment(database: str, source: PostgresSource) -> None:
+    read = replace(read_of(source), label="x */ ; DROP TABLE t; /* %s {y}")
+
+    assert rows(source, read) == 1000
+
+
+def test_objects_of_the_login_do_not_stand_for_built_in_ones(database: str) -> None:
+    execute(
+        database,
+        "CREATE TABLE t (id int PRIMARY KEY, v numeric)",
+        "INSERT INTO t VALUES (1, 7.5)",
+        "CREATE TABLE u (id int PRIMARY KEY, v numeric(3,1))",
+        "CREATE FUNCTION public.round(numeric, int) RETURNS numeric LANGUAGE sql AS 'SELECT 0.0'",
+        "ALTER ROLE postgres SET search_path = public, pg_catalog",
+    )
+    try:
+        Transfer(database, TABLE, database, TableRef("public", "u")).run()
+    finally:
+        execute(database, "ALTER ROLE postgres RESET search_path")
+
+    assert texts(database, TableRef("public", "u")) == {1: "7.5"}
+
+
+def test_the_content_digest_tells_multiplicity_and_null(database: str) -> None:
+    execute(database, "CREATE TABLE t (id int, v text)", "INSERT INTO t VALUES (1, 'a'), (2, NULL)")
+    source = PostgresSource(database, "test")
+    digest = source.content_digest(TABLE, CONTRACT)
+
+    for change in (
+        "INSERT INTO t VALUES (1, 'a')",
+        "UPDATE t SET v = '' WHERE id = 2",
+        "UPDATE t SET v = 'b' WHERE id = 1",
+    ):
+        with psycopg.connect(database) as connection:
+            connection.execute(change.encode())
+            connection.commit()
+        changed = source.content_digest(TABLE, CONTRACT)
+        assert changed != digest
+        digest = changed
+    assert digest.startswith("3:")
+    source.close()
+
+
+STATEMENTS = sorted((Path(__file__).parents[2] / "dpone_dagster/postgres").glob("*.sql"))
+
+
+@pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: path.name)
+def test_a_database_of_any_encoding_can_read_the_statements(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").isascii()
