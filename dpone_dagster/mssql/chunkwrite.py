@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,8 +22,6 @@ from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.stagefill import Batches, fill_stage
 from dpone_dagster.mssql.stages import Stage, drop_dead_stages, drop_stage, make_stage
 from dpone_dagster.ports import ChunkWrite, RowStream
-
-_log = logging.getLogger(__name__)
 
 
 class ChunkWriter:
@@ -147,16 +144,9 @@ class ChunkWriter:
 
     def _complete(self, receipt: ChunkReceipt) -> ChunkReceipt:
         """Fill in what the INSERT has proven; the server's clock tells when."""
-        changed = self._session.changed(
-            self._queries["complete_receipt"],
-            receipt.rows,
-            receipt.bytes,
-            json.dumps(receipt.nulled),
-            receipt.run_key,
-            receipt.chunk_index,
-            receipt.receipt_id,
-        )
-        if changed != 1:
+        own = (receipt.run_key, receipt.chunk_index, receipt.receipt_id)
+        facts = (receipt.rows, receipt.bytes, json.dumps(receipt.nulled))
+        row = self._session.row(self._queries["complete_receipt"], *facts, *own, *own)
+        if row is None:
             raise LeaseLost(f"chunk {receipt.chunk_index}: its receipt vanished while it was written")
-        when = self._session.value(self._queries["committed_at"], receipt.run_key, receipt.chunk_index)
-        return replace(receipt, committed_at=when.replace(tzinfo=UTC))
+        return replace(receipt, committed_at=row[0].replace(tzinfo=UTC))

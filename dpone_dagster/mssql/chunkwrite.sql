@@ -27,11 +27,8 @@ SELECT /* dpone:count_staged */ COUNT_BIG(*) FROM {stage}
 -- name: complete_receipt
 UPDATE /* dpone:complete_receipt */ {schema}.__dpone__chunk_receipts
 SET [rows] = ?, bytes = ?, nulled = ?, committed_at = SYSUTCDATETIME()
-WHERE run_key = ? AND chunk_index = ? AND receipt_id = ?
-
--- name: committed_at
-SELECT /* dpone:committed_at */ committed_at FROM {schema}.__dpone__chunk_receipts
-WHERE run_key = ? AND chunk_index = ?
+WHERE run_key = ? AND chunk_index = ? AND receipt_id = ?;
+SELECT committed_at FROM {schema}.__dpone__chunk_receipts WHERE run_key = ? AND chunk_index = ? AND receipt_id = ?
 
 -- name: old_stages
 SELECT /* dpone:old_stages */ t.name FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id
