@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
 from dpone_dagster.campaign.errors import DponeError, Finding
+from dpone_dagster.campaign.homes import FindHome
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Claim, Holder, Phase, Worker
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Chunk, Plan
@@ -76,7 +77,9 @@ class RowStream(Protocol):
 
     wire: Wire
 
-    def __iter__(self) -> Iterator[bytes]: ...
+    def __iter__(self) -> Iterator[Any]:
+        """`bytes` of a binary COPY (pgcopy), or Arrow record batches whose fields are the target columns (arrow)."""
+        ...
 
     @property
     def rows(self) -> int:
@@ -591,9 +594,15 @@ class Changes(Protocol):
 
 
 class Target(Protocol):
-    """One connection to the target server and what can be done on it."""
+    """One connection to the target server and what can be done on it.
+
+    Attributes:
+        wire: The form in which it takes rows.
+        find_home: The type table of a PostgreSQL source and this server.
+    """
 
     wire: Wire
+    find_home: FindHome
     fence: Fence
     ledger: Ledger
     tables: Tables

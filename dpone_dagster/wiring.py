@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.connections import Connections
 from dpone_dagster.ports import Connector, Source, Target
 
 
-class _PostgresConnector:
-    """PostgreSQL source and PostgreSQL target. Drivers load with the first connection."""
+class _CampaignConnector:
+    """PostgreSQL source, and the sink's server as target. Drivers load with the first connection."""
 
     def __init__(self, spec: CampaignSpec, connections: Connections) -> None:
         self._source_url = connections.url(spec.source_ref, "postgres")
-        self._target_url = connections.url(spec.sink_ref, "postgres")
-        self._state_url = connections.url(spec.state.connection_ref, "postgres")
+        self._target_url = connections.url(spec.sink_ref, spec.sink_type)
+        self._state_url = connections.url(spec.state.connection_ref, spec.sink_type)
+        self._sink_type = spec.sink_type
         self._state_schema = spec.state.schema
         self._name = spec.dataset
 
@@ -33,9 +33,14 @@ class _PostgresConnector:
         return self._open(self._state_url.reveal(), purpose)
 
     def _open(self, url: str, purpose: str) -> Target:
+        name = f"{self._name} {purpose}"
+        if self._sink_type == "mssql":
+            from dpone_dagster.mssql.target import MssqlTarget
+
+            return MssqlTarget(url, name, self._state_schema)
         from dpone_dagster.postgres.target import PostgresTarget
 
-        return PostgresTarget(url, f"{self._name} {purpose}", self._state_schema)
+        return PostgresTarget(url, name, self._state_schema)
 
 
 def open_connector(spec: CampaignSpec, connections: Connections) -> Connector:
@@ -48,11 +53,5 @@ def open_connector(spec: CampaignSpec, connections: Connections) -> Connector:
     Raises:
         ConnectionMissing: A `connection_ref` has no URL.
         ConnectionInvalid: A URL does not fit the manifest's server.
-        ManifestInvalid: The sink's type has no adapter in this version.
     """
-    if spec.sink_type == "postgres":
-        return _PostgresConnector(spec, connections)
-    raise ManifestInvalid(
-        f"sink.type `{spec.sink_type}` has no adapter in this version",
-        findings=[Finding("sink.type", f"`{spec.sink_type}` is not available", "use `postgres`")],
-    )
+    return _CampaignConnector(spec, connections)

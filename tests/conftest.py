@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from demo.embedded import Embedded
+from tests.servers import mssql as mssql_server
 
 if TYPE_CHECKING:
     from tests.orders import Orders
@@ -52,6 +53,37 @@ def new_database(postgres: Embedded) -> Iterator[Callable[[str], str]]:
 def database(new_database: Callable[[str], str]) -> str:
     """URL of one fresh database."""
     return new_database("db")
+
+
+@pytest.fixture(scope="session")
+def mssql() -> Iterator[mssql_server.MssqlServer]:
+    """One SQL Server for the whole run; its tests are skipped where there is none."""
+    server = mssql_server.open_server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def new_mssql_database(mssql: mssql_server.MssqlServer) -> Iterator[Callable[[str], str]]:
+    """As `new_database`, on SQL Server."""
+    made: list[str] = []
+
+    def make(label: str) -> str:
+        name = f"{label}_{next(_numbers)}"
+        made.append(name)
+        return mssql.recreate(name)
+
+    yield make
+    for name in made:
+        mssql.drop(name)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests had no SQL Server, and how to run them."""
+    reports = terminalreporter.stats.get("skipped", [])
+    count = sum(mssql_server.SKIPPED in str(report.longrepr) for report in reports)
+    if count:
+        terminalreporter.write_line(f"{count} SQL Server tests were skipped. To run them: {mssql_server.HOW_TO}.")
 
 
 @pytest.fixture

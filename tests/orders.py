@@ -113,10 +113,11 @@ def make_orders(source_url: str, target_url: str, *, rows: int, chunks: int = 8,
         target.execute(f"CREATE TABLE landing.orders ({COLUMNS}, CONSTRAINT orders_pkey PRIMARY KEY (id))")
         target.execute("CREATE INDEX orders_placed_at ON landing.orders (placed_at)")
         target.execute(f"INSERT INTO landing.orders {ROWS}", {"rows": 3, "salt": "old"})
-    return Orders(source_url, target_url, _manifest(chunks, lanes))
+    return Orders(source_url, target_url, make_manifest(chunks, lanes))
 
 
-def _manifest(chunks: int, lanes: int) -> dict[str, Any]:
+def make_manifest(chunks: int, lanes: int) -> dict[str, Any]:
+    """The manifest of a campaign from one to the other PostgreSQL database, to be changed by a test."""
     return {
         "name": "orders",
         "source": {

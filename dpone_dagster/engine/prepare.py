@@ -137,7 +137,12 @@ def _prove(spec: CampaignSpec, source: Source, target: Target) -> _Proven:
         raise CatalogRefused(f"{spec.target} cannot be swapped without loss", findings=live.findings)
     _prove_keys(spec, table.columns, live.columns)
     contract = match_columns(
-        table.columns, live.columns, options=spec.column_options, wanted=spec.source_columns, key=spec.unique_key
+        table.columns,
+        live.columns,
+        options=spec.column_options,
+        wanted=spec.source_columns,
+        key=spec.unique_key,
+        find_home=target.find_home,
     )
     _prove_names_free(spec, target)
     return _Proven(table, live, contract, _prove_head(spec, source, target))

@@ -18,6 +18,8 @@ from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.postgres.session import Session, translated
 
+_FLOATS = frozenset({"float", "real", "double precision"})  # as the servers' catalogs print them
+
 
 def canonical_text(values: Sequence[sql.Composable]) -> sql.Composed:
     """SQL text of one row or key: unambiguous, the same on both sides.
@@ -27,6 +29,18 @@ def canonical_text(values: Sequence[sql.Composable]) -> sql.Composed:
     """
     parts = [sql.SQL("coalesce(replace(replace(({})::text, '~', '~0'), '|', '~1'), '~')").format(v) for v in values]
     return sql.SQL(" || '|' || ").join(parts)
+
+
+def portable(value: sql.Composable, target_type: str) -> sql.Composable:
+    """A value as every server can write it: a float as the integer of its bits, since no two print it alike.
+
+    Args:
+        value: An expression, already cast as in the contract.
+        target_type: As the target's catalog prints it.
+    """
+    if target_type.partition("(")[0] not in _FLOATS:
+        return value
+    return sql.SQL("('x' || encode(float8send(({})::float8), 'hex'))::bit(64)::bigint").format(value)
 
 
 def digest(values: Sequence[sql.Composable]) -> sql.Composed:
@@ -98,7 +112,7 @@ def content_digest(session: Session, table: TableRef, contract: ColumnContract) 
         table: The live table or a shadow.
         contract: Its columns.
     """
-    values = [sql.Identifier(column.target) for column in contract.columns]
+    values = [portable(sql.Identifier(column.target), column.target_type) for column in contract.columns]
     with translated():
         query = content_digest_query(sql.Identifier(table.schema, table.name), values)
         row = session.connection.execute(query).fetchone()

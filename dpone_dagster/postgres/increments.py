@@ -10,6 +10,7 @@ from psycopg import sql
 from dpone_dagster.campaign.watermark import LOW32, Anchor
 from dpone_dagster.ports import ChangeRead, KeyBucket, RowStream
 from dpone_dagster.postgres import digests
+from dpone_dagster.postgres.arrowstream import ArrowReader, ArrowStream
 from dpone_dagster.postgres.copystream import PgCopyStream, source_errors
 from dpone_dagster.postgres.rowreader import RowReader
 from dpone_dagster.postgres.session import Session
@@ -23,13 +24,16 @@ class PgChangeSnapshot:
         session: The source session, in its transaction.
         read: What is read.
         state: The snapshot's own state.
+        arrow: The second connection, if rows are to come as Arrow batches.
     """
 
-    def __init__(self, session: Session, read: ChangeRead, state: ServerState) -> None:
+    def __init__(
+        self, session: Session, read: ChangeRead, state: ServerState, arrow: ArrowReader | None = None
+    ) -> None:
         self._session = session
         self._since = read.since
         self._state = state
-        self._reader = RowReader(session, read)
+        self._reader = RowReader(session, read, arrow)
         self._streams = contextlib.ExitStack()
 
     def __enter__(self) -> PgChangeSnapshot:
@@ -71,5 +75,6 @@ class PgChangeSnapshot:
     def _in(self, buckets: int, wanted: Sequence[int]) -> sql.Composed:
         return digests.in_buckets(self._reader.keys, buckets, wanted)
 
-    def _opened(self, stream: PgCopyStream) -> PgCopyStream:
-        return self._streams.enter_context(stream)
+    def _opened(self, stream: PgCopyStream | ArrowStream) -> RowStream:
+        self._streams.enter_context(stream)
+        return stream

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import LiteralString
 
 import psycopg
 from psycopg import errors as pg
@@ -22,6 +23,13 @@ from dpone_dagster.postgres import digests
 # Around it the server's words differ by its language.
 _REFUSAL = re.compile(r"dpone:(?P<column>.*):(?P<reason>[a-z]+):(?P<digest>[0-9a-f]{64})", re.DOTALL)
 _CAST = re.compile(r"(?P<name>[a-z][a-z0-9_]*)(?P<args>\(-?\d+(,-?\d+)?\))?(?P<array>\[\])?", re.ASCII)
+# What takes two UTF-16 units: characters beyond the Basic Multilingual Plane, by escapes of the regular expression.
+_ASTRAL = r"[\U00010000-\U0010FFFF]"
+_NOT_ASTRAL = r"[^\U00010000-\U0010FFFF]"
+_LEAST_NORMAL: dict[str, LiteralString] = {
+    "float8": "'2.2250738585072014e-308'::float8",
+    "float4": "'1.1754944e-38'::float4",
+}
 _JSON_FORMS = {"json": sql.SQL("to_json({})"), "jsonb": sql.SQL("to_jsonb({})")}
 
 
@@ -49,7 +57,12 @@ def refused_value(error: psycopg.Error) -> ValueNotRepresentable | None:
     """The guard's finding in a server's error; None if it was no guard."""
     if not isinstance(error, pg.InvalidTextRepresentation):
         return None
-    match = _REFUSAL.search(error.diag.message_primary or "")
+    return refused_text(error.diag.message_primary or "")
+
+
+def refused_text(message: str) -> ValueNotRepresentable | None:
+    """The guard's finding in the text of a server's error; None if it was no guard."""
+    match = _REFUSAL.search(message)
     if match is None:
         return None
     column, reason, digest = match["column"], match["reason"], match["digest"]
@@ -137,7 +150,53 @@ def _microseconds(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Com
     return sql.SQL("mod(extract(microseconds FROM {})::bigint, {}) <> 0").format(value, sql.Literal(int(args[0])))
 
 
+def _infinite(value: sql.Composable, _args: tuple[int | str, ...]) -> sql.Composed:
+    return sql.SQL("NOT isfinite({})").format(value)
+
+
+def _years(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    first, after = (sql.Literal(f"{year:04d}-01-01") for year in (int(args[0]), int(args[1]) + 1))
+    return sql.SQL("{0} < {1} OR {0} >= {2}").format(value, first, after)
+
+
+def _midnight(value: sql.Composable, _args: tuple[int | str, ...]) -> sql.Composed:
+    return sql.SQL("{} = '24:00:00'").format(value)
+
+
+def _subnormal(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    least = _LEAST_NORMAL[str(args[0])]
+    return sql.SQL("{0} <> 0 AND abs({0}) < {1}").format(value, sql.SQL(least))
+
+
+def _utf16(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    # Only a text of more than half the length can be too long, so most are not looked through.
+    return sql.SQL(
+        "length({0}::text) > {1} / 2 AND length({0}::text) + length(regexp_replace({0}::text, {2}, '', 'g')) > {1}"
+    ).format(value, sql.Literal(int(args[0])), sql.Literal(_NOT_ASTRAL))
+
+
+def _astral(value: sql.Composable, _args: tuple[int | str, ...]) -> sql.Composed:
+    return sql.SQL("{}::text ~ {}").format(value, sql.Literal(_ASTRAL))
+
+
+def _utf8(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    return sql.SQL("octet_length(convert_to({}::text, 'UTF8')) > {}").format(value, sql.Literal(int(args[0])))
+
+
+def _octets(value: sql.Composable, args: tuple[int | str, ...]) -> sql.Composed:
+    low, high = (sql.Literal(int(arg)) for arg in args)
+    return sql.SQL("octet_length({}) NOT BETWEEN {} AND {}").format(value, low, high)
+
+
 _CHECKS: dict[str, _Check] = {
+    "infinite": _infinite,
+    "years": _years,
+    "midnight": _midnight,
+    "subnormal": _subnormal,
+    "utf16": _utf16,
+    "astral": _astral,
+    "utf8": _utf8,
+    "octets": _octets,
     "nan": _nan,
     "infinity": _infinity,
     "digits": _digits,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from psycopg import sql
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.postgres.arrowstream import ArrowReader, ArrowStream
 from dpone_dagster.postgres.copystream import PgCopyStream, source_errors
 from dpone_dagster.postgres.projection import nulled_counts, projection
 from dpone_dagster.postgres.session import Session
+
+_DECIMAL = re.compile(r"numeric\((\d+),(\d+)\)")
 
 
 class Read(Protocol):
@@ -45,10 +49,12 @@ class RowReader:
     Args:
         session: The source session.
         read: What is read.
+        arrow: The second connection, over which rows come as Arrow batches; None for binary COPY.
     """
 
-    def __init__(self, session: Session, read: Read) -> None:
+    def __init__(self, session: Session, read: Read, arrow: ArrowReader | None = None) -> None:
         self._session = session
+        self._arrow = arrow
         self._contract = read.contract
         self._columns = projection(read.contract, read.digest_key)
         # A label may hold anything; it must not end its comment.
@@ -60,7 +66,7 @@ class RowReader:
         """The unique key's expressions, as the target holds them."""
         return [self._columns[name] for name in self._contract.key]
 
-    def rows(self, query: str, condition: sql.Composable) -> PgCopyStream:
+    def rows(self, query: str, condition: sql.Composable) -> PgCopyStream | ArrowStream:
         """All columns of the contract.
 
         Values that `on_bad_value: null` replaces cannot be counted inside the COPY: a statement before it counts them
@@ -70,19 +76,33 @@ class RowReader:
             query: Names the statement.
             condition: Which rows.
         """
-        return PgCopyStream(
-            self._session, self._copy(query, list(self._columns.values()), condition), self._nulled(condition)
-        )
+        return self._stream(query, self._columns, condition, self._nulled(condition))
 
-    def key_rows(self, query: str, condition: sql.Composable) -> PgCopyStream:
+    def key_rows(self, query: str, condition: sql.Composable) -> PgCopyStream | ArrowStream:
         """The unique key's columns only."""
-        return PgCopyStream(self._session, self._copy(query, self.keys, condition))
+        return self._stream(query, {name: self._columns[name] for name in self._contract.key}, condition)
 
-    def _copy(self, query: str, columns: Sequence[sql.Composable], condition: sql.Composable) -> sql.Composed:
-        comment = sql.SQL(f"/* dpone:{query} {self._label} */")
-        return sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT (FORMAT binary) {}").format(
-            sql.SQL(", ").join(columns), self.relation, condition, comment
+    def _stream(
+        self,
+        query: str,
+        columns: Mapping[str, sql.Composable],
+        condition: sql.Composable,
+        nulled: Mapping[str, int] = MappingProxyType({}),
+    ) -> PgCopyStream | ArrowStream:
+        select = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+            sql.SQL(", ").join(columns.values()), self.relation, condition
         )
+        comment = sql.SQL(f"/* dpone:{query} {self._label} */")
+        if self._arrow is not None:
+            # The driver puts COPY around it, so the comment has to come first.
+            query_text = sql.SQL("{} {}").format(comment, select)
+            return ArrowStream(self._session, self._arrow, query_text, list(columns), self._decimals(), nulled)
+        copy = sql.SQL("COPY ({}) TO STDOUT (FORMAT binary) {}").format(select, comment)
+        return PgCopyStream(self._session, copy, nulled)
+
+    def _decimals(self) -> dict[str, tuple[int, int]]:
+        found = ((column.target, _DECIMAL.fullmatch(column.cast or "")) for column in self._contract.columns)
+        return {name: (int(match[1]), int(match[2])) for name, match in found if match}
 
     def _nulled(self, condition: sql.Composable) -> dict[str, int]:
         counts = nulled_counts(self._contract)

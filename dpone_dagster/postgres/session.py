@@ -145,17 +145,39 @@ def translate(error: psycopg.Error) -> DponeError:
     return DponeError(f"{error.sqlstate}: {text}" if error.sqlstate else text)
 
 
+def is_transient(sqlstate: str) -> bool:
+    """Whether the server itself says that it may succeed when tried again; for drivers that tell SQLSTATE only."""
+    return any(error.sqlstate == sqlstate for error in _TRANSIENT)
+
+
+def is_lost(sqlstate: str) -> bool:
+    """Whether the server has ended the connection; for drivers that tell SQLSTATE only."""
+    return any(error.sqlstate == sqlstate for error in _LOST)
+
+
+def settings_of(url: str, purpose: str, server_version: int) -> str:
+    """A connection string for another driver, with this module's settings; secrets included.
+
+    Args:
+        url: `postgresql://…`.
+        purpose: Goes into the application name.
+        server_version: As `Session.server_version` tells it.
+    """
+    return _conninfo(url, purpose, _OPTIONS if server_version >= 140000 else _OPTIONS_13)
+
+
+def _conninfo(url: str, purpose: str, options: str) -> str:
+    return make_conninfo(url, options=options, application_name=f"dpone {purpose}"[:63], **_KEEPALIVE)
+
+
 def _connect(url: str, purpose: str) -> psycopg.Connection[Any]:
-    settings = {**_KEEPALIVE, "application_name": f"dpone {purpose}"[:63]}
     try:
         try:
-            return psycopg.connect(make_conninfo(url, options=_OPTIONS, **settings), autocommit=True)
+            return psycopg.connect(_conninfo(url, purpose, _OPTIONS), autocommit=True)
         except psycopg.OperationalError as error:
             if "client_connection_check_interval" not in str(error):
                 raise
-            return psycopg.connect(
-                make_conninfo(url, options=_OPTIONS_13, **settings), autocommit=True
-            )  # PostgreSQL 13
+            return psycopg.connect(_conninfo(url, purpose, _OPTIONS_13), autocommit=True)  # PostgreSQL 13
     except psycopg.OperationalError as error:
         raise ServerUnreachable(_first_line(error)) from None
     except psycopg.ProgrammingError:

@@ -14,11 +14,12 @@ from dpone_dagster.campaign.errors import CatalogDrift, DponeError, Finding, Sou
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.watermark import Anchor, SourceIdentity
-from dpone_dagster.ports import ChangeRead, ChangeSnapshot, ChunkRead, RowStream, SourceTable
+from dpone_dagster.ports import ChangeRead, ChangeSnapshot, ChunkRead, RowStream, SourceTable, Wire
+from dpone_dagster.postgres.arrowstream import ArrowReader
 from dpone_dagster.postgres.chunkrange import in_chunk, whole_range
 from dpone_dagster.postgres.columns import read_columns
 from dpone_dagster.postgres.copystream import source_errors
-from dpone_dagster.postgres.digests import content_digest_query
+from dpone_dagster.postgres.digests import content_digest_query, portable
 from dpone_dagster.postgres.increments import PgChangeSnapshot
 from dpone_dagster.postgres.projection import projection
 from dpone_dagster.postgres.queries import load
@@ -53,6 +54,7 @@ class PostgresSource:
         self._session = Session(url, purpose)
         with translated():
             self._session.connection.execute(load("source.sql")["settle_session"])
+        self._arrow = ArrowReader(url, f"{purpose} rows", self._session.server_version)
         self._columns: dict[str, tuple[Column, ...]] = {}
         self._relkinds: dict[TableRef, str] = {}
 
@@ -117,13 +119,12 @@ class PostgresSource:
             SourceUnsuitable: The chunk column cannot be cut into chunks of this kind.
             ValueNotRepresentable: While iterating: a guard fired, with column, reason and key digest.
         """
-        _require_pgcopy(read.wire)
         with self._locked(read.table):
             catalog, server = prove_table(self._session, read.table, read.contract, read.source_digest)
             if read.anchor is not None:
                 prove_server(read.anchor, server)
             condition = in_chunk(self._columns_of(read.table, catalog), read.chunk_column, read.chunk)
-            with RowReader(self._session, read).rows("read_chunk", condition) as stream:
+            with RowReader(self._session, read, self._arrow_for(read.wire)).rows("read_chunk", condition) as stream:
                 yield stream
 
     @contextlib.contextmanager
@@ -134,11 +135,10 @@ class PostgresSource:
             CatalogDrift, SourceChanged: As for `read_chunk`.
             IncrementRefused: The watermark is too old for 32-bit xmins, or ahead of the server's counter.
         """
-        _require_pgcopy(read.wire)
         with self._locked(read.table):
             _, server = prove_table(self._session, read.table, read.contract, read.source_digest)
             prove_window(read.since, server)
-            with PgChangeSnapshot(self._session, read, server) as snapshot:
+            with PgChangeSnapshot(self._session, read, server, self._arrow_for(read.wire)) as snapshot:
                 yield snapshot
 
     @contextlib.contextmanager
@@ -190,7 +190,8 @@ class PostgresSource:
         """`<rows>:<sum>`: order-free digest over all contract columns as the target holds them."""
         # A guard that fires here names its row by a key that nobody else has: it is only there to stop.
         columns = projection(contract, secrets.token_hex(16))
-        return self._value(content_digest_query(_identifier(table), list(columns.values())))
+        values = [portable(columns[column.target], column.target_type) for column in contract.columns]
+        return self._value(content_digest_query(_identifier(table), values))
 
     def _value(self, query: sql.Composed) -> str:
         with source_errors():
@@ -202,10 +203,15 @@ class PostgresSource:
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""
         self._session.cancel()
+        self._arrow.cancel()
 
     def close(self) -> None:
         """Close the connection; never raises."""
+        self._arrow.close()
         self._session.close()
+
+    def _arrow_for(self, wire: Wire) -> ArrowReader | None:
+        return self._arrow if wire == "arrow" else None
 
 
 def _identifier(table: TableRef) -> sql.Identifier:
@@ -217,8 +223,3 @@ def _require(table: TableRef, wanted: tuple[str, ...] | None, names: list[str]) 
     if missing:
         findings = [Finding(f"{table}.{name}", "the source has no such column", "correct the name") for name in missing]
         raise TableMissing(f"{len(missing)} wanted column(s) are not in {table}", findings=findings)
-
-
-def _require_pgcopy(wire: str) -> None:
-    if wire != "pgcopy":
-        raise DponeError(f"this source sends PostgreSQL's binary COPY, not {wire}")

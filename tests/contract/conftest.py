@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from dpone_dagster.postgres.fence import PostgresFence
 from dpone_dagster.postgres.ledger import PostgresLedger
 from dpone_dagster.postgres.publications import PostgresPublications
 from dpone_dagster.postgres.session import Session
+from tests.contract.mssql_adapter import MssqlAdapter
 
 STATE_SCHEMA = 'state "100%s"'
 
@@ -182,6 +183,10 @@ class PostgresAdapter:
         pieces = [data[start : start + 7] for start in range(0, len(data), 7)]
         return Bytes(pieces, len(rows) if said is None else said)
 
+    def close(self) -> None:
+        for target in self.opened:
+            target.close()
+
     def _state(self, table: str) -> str:
         return sql.Identifier(STATE_SCHEMA, table).as_string()
 
@@ -191,14 +196,16 @@ class PostgresAdapter:
             return cursor.fetchall() if cursor.description else []
 
 
-@pytest.fixture(params=["postgres"])
+@pytest.fixture(params=["postgres", "mssql"])
 def adapter(request: pytest.FixtureRequest) -> Iterator[Adapter]:
     """One adapter after the other."""
-    new_database: Callable[[str], str] = request.getfixturevalue("new_database")
-    made = PostgresAdapter(new_database("contract"))
+    made: Any
+    if request.param == "postgres":
+        made = PostgresAdapter(request.getfixturevalue("new_database")("contract"))
+    else:
+        made = MssqlAdapter(request.getfixturevalue("new_mssql_database")("contract"), STATE_SCHEMA)
     yield made
-    for target in made.opened:
-        target.close()
+    made.close()
 
 
 @pytest.fixture

@@ -59,6 +59,15 @@ def test_null_and_empty_are_told_apart(adapter: Adapter, target: Parts) -> None:
     assert adapter.orders() == [OLD[0], (2, "", None), (3, None, '{"n": 3}')]
 
 
+def test_what_a_collation_takes_for_equal_is_a_change_all_the_same(adapter: Adapter, target: Parts) -> None:
+    adapter.create_orders(OLD)
+    changed = [(1, "ONE", '{"n": 1}'), (3, " ", '{"n":3}')]
+    with target.transaction():
+        target.changes.stage_rows(TARGET, CONTRACT, rows(adapter, *changed))
+        assert target.changes.upsert(TARGET, CONTRACT).updated == 2
+    assert adapter.orders() == [changed[0], OLD[1], changed[1]]
+
+
 def test_an_increment_without_rows_changes_nothing(adapter: Adapter, target: Parts) -> None:
     adapter.create_orders(OLD)
     with target.transaction():

@@ -1,0 +1,152 @@
+"""One chunk into the shadow: stage first, then receipt, rows and proof in one transaction of the lane's own session."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC
+
+from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, DponeError, LeaseLost, ReceiptMismatch
+from dpone_dagster.campaign.ledger import Claim
+from dpone_dagster.campaign.names import campaign_lock, chunk_lock
+from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.mssql.catalog import CatalogReader
+from dpone_dagster.mssql.faults import UNIQUE_VIOLATION, ServerError
+from dpone_dagster.mssql.locks import lock_resource
+from dpone_dagster.mssql.queries import filled, load
+from dpone_dagster.mssql.quoting import quoted, quoted_table
+from dpone_dagster.mssql.session import UNBOUNDED, Session
+from dpone_dagster.mssql.stagefill import Batches, fill_stage
+from dpone_dagster.mssql.stages import Stage, drop_dead_stages, drop_stage, make_stage
+from dpone_dagster.ports import ChunkWrite, RowStream
+
+
+class ChunkWriter:
+    """Writes chunks on one session.
+
+    Args:
+        session: The one that holds the chunk's lock and the campaign's.
+        reader: Its catalog.
+        state_schema: Where ledger and receipts are.
+    """
+
+    def __init__(self, session: Session, reader: CatalogReader, state_schema: str) -> None:
+        self._session = session
+        self._reader = reader
+        self._schema = state_schema
+        self._queries = load("chunkwrite.sql", state_schema)
+
+    def write(self, claim: Claim, write: ChunkWrite, stream: RowStream) -> ChunkReceipt:
+        """Append one chunk and its receipt in one transaction; see the port for what is guaranteed and raised.
+
+        An exception while the stream is read, of whatever kind, leaves the shadow untouched.
+        """
+        drop_dead_stages(self._session, write.shadow.schema, claim.run_key, claim.chunk_index)
+        batches = Batches(stream)
+        if batches.empty:
+            return self._commit(claim, write, stream, None)
+        with self._staged(claim, write, batches) as stage:
+            return self._commit(claim, write, stream, stage)
+
+    @contextlib.contextmanager
+    def _staged(self, claim: Claim, write: ChunkWrite, batches: Batches) -> Iterator[Stage]:
+        """The chunk's rows in a stage of their own, which is dropped whatever happens."""
+        self._prove_shadow(write)  # so that a drift stops the chunk before it is moved
+        names = [column.target for column in write.contract.columns]
+        stage = make_stage(self._session, claim, write.shadow, names)
+        try:
+            sent = fill_stage(self._session, stage, batches)
+            staged = self._session.value(filled(self._queries["count_staged"], stage=stage.name), seconds=UNBOUNDED)
+            if not sent == staged == batches.stream.rows:
+                raise CountMismatch(
+                    f"chunk {claim.chunk_index}: {batches.stream.rows} rows read, {sent} sent, {staged} staged"
+                )
+            yield stage
+        finally:
+            with contextlib.suppress(DponeError):  # it must not hide what went wrong; the next claimer finds the stage
+                drop_stage(self._session, stage.table)
+
+    def _commit(self, claim: Claim, write: ChunkWrite, stream: RowStream, stage: Stage | None) -> ChunkReceipt:
+        receipt = ChunkReceipt(
+            run_key=claim.run_key,
+            chunk_index=claim.chunk_index,
+            receipt_id=uuid.uuid4().hex,
+            plan_hash=write.plan_hash,
+            contract_hash=write.contract.sha256,
+            binding=write.binding,
+            epoch=claim.epoch,
+            rows=0,
+        )
+        with self._session.transaction():
+            self._insert_receipt(claim, receipt)
+            rows = self._insert_rows(claim, write, stage) if stage else 0
+            # After the INSERT, whose lock on the table keeps everybody from altering it until the end.
+            self._prove_shadow(write)
+            if rows != stream.rows:
+                raise CountMismatch(f"chunk {claim.chunk_index}: {stream.rows} rows read, {rows} rows written")
+            return self._complete(replace(receipt, rows=rows, bytes=stream.bytes, nulled=dict(stream.nulled)))
+
+    def _insert_receipt(self, claim: Claim, receipt: ChunkReceipt) -> None:
+        """Insert it, if chunk and campaign are held by this session under this epoch."""
+        database = self._session.database
+        try:
+            held = self._session.row(
+                self._queries["insert_receipt"],
+                claim.run_key,
+                claim.chunk_index,
+                claim.epoch,
+                lock_resource(database, chunk_lock(self._schema, claim.run_key, claim.chunk_index)),
+                lock_resource(database, campaign_lock(self._schema, claim.run_key)),
+                receipt.receipt_id,
+                receipt.plan_hash,
+                receipt.contract_hash,
+                receipt.binding,
+                claim.worker.run_id,
+            )
+        except ServerError as error:
+            if error.number in UNIQUE_VIOLATION:
+                raise ReceiptMismatch(
+                    f"chunk {claim.chunk_index} has a receipt already", next_step="Probe the receipt again."
+                ) from error
+            raise
+        words = (
+            f"epoch {claim.epoch} is not the running one",
+            "its lock is not held by this session",
+            "the campaign's lock is not held by this session",
+        )
+        lost = [word for word, yes in zip(words, held or (0, 0, 0), strict=True) if not yes]
+        if lost:
+            raise LeaseLost(f"chunk {claim.chunk_index}: {'; '.join(lost)}")
+
+    def _insert_rows(self, claim: Claim, write: ChunkWrite, stage: Stage) -> int:
+        names = [column.target for column in write.contract.columns]
+        statement = filled(
+            self._queries["insert_rows"],
+            # Whoever reads the run key off a session's statement can look up everything else.
+            label=f"{claim.run_key[:12]} chunk={claim.chunk_index:d} epoch={claim.epoch:d}",
+            shadow=quoted_table(write.shadow),
+            columns=", ".join(map(quoted, names)),
+            values=stage.values(names, "s"),
+            stage=stage.name,
+        )
+        return self._session.changed(statement, seconds=UNBOUNDED)
+
+    def _prove_shadow(self, write: ChunkWrite) -> None:
+        """The shadow is the object of prepare, in its shape of prepare, and owned by this campaign."""
+        found = self._reader.loadable_digest(write.shadow)
+        if found is None or found[0] != write.shadow_object_id:
+            raise CatalogDrift(f"{write.shadow} was replaced since the campaign was prepared")
+        if found[1] != write.shadow_digest:
+            raise CatalogDrift(f"{write.shadow} was altered since the campaign was prepared")
+
+    def _complete(self, receipt: ChunkReceipt) -> ChunkReceipt:
+        """Fill in what the INSERT has proven; the server's clock tells when."""
+        own = (receipt.run_key, receipt.chunk_index, receipt.receipt_id)
+        facts = (receipt.rows, receipt.bytes, json.dumps(receipt.nulled))
+        row = self._session.row(self._queries["complete_receipt"], *facts, *own, *own)
+        if row is None:
+            raise LeaseLost(f"chunk {receipt.chunk_index}: its receipt vanished while it was written")
+        return replace(receipt, committed_at=row[0].replace(tzinfo=UTC))

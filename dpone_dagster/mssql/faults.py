@@ -1,0 +1,108 @@
+"""Turns a driver's error into one of ours, once, by SQLSTATE of the driver and error number of the server."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dpone_dagster.campaign.errors import ConnectionLost, DponeError, Interrupted, TransientFailure
+
+if TYPE_CHECKING:
+    import pyodbc
+
+# Only what the server itself says may succeed when tried again (Microsoft's list of system error messages).
+TRANSIENT = frozenset(
+    {
+        1204,  # no lock memory
+        1205,  # deadlock victim
+        1222,  # lock time-out
+        3960,  # snapshot update conflict
+        701,  # no memory
+        802,  # no buffer pool memory
+        8645,  # time-out waiting for memory
+        8651,  # low memory condition
+        10928,  # resource limit of the database
+        10929,
+        40501,  # service busy
+        49918,  # too many requests
+        49919,
+        49920,
+    }
+)
+LOST = frozenset(
+    {
+        596,  # session was killed
+        983,  # availability database not accessible
+        6002,  # shutdown in progress
+        6005,
+        10053,  # transport errors
+        10054,
+        10060,
+        40143,
+        40197,  # service moved the database
+        40613,
+    }
+)
+UNIQUE_VIOLATION = frozenset({2601, 2627})
+_LOST_STATES = ("08", "IM", "HYT01")
+_CUT, _TIMED_OUT = "HY008", "HYT00"
+_NUMBER = re.compile(r"\((-?\d+)\)(?: \(SQL\w+\)|;|$)")
+_PREFIX = re.compile(r"^(\[[^\]]*\]\s*)+")
+_TAIL = re.compile(r"\s*\(-?\d+\) \(SQL\w+\).*$", re.DOTALL)
+# Values that the server quotes: row content never reaches a message.
+_CONTENT = re.compile(r"((?:value is|value:|value) )(\(.*\)|'.*'|\".*\")", re.DOTALL | re.IGNORECASE)
+
+
+class ServerError(DponeError):
+    """An error of the server that may not be tried again, with its number."""
+
+    number = 0
+
+
+def numbers_of(error: pyodbc.Error) -> tuple[int, ...]:
+    """The server's error numbers in a driver's error, first things first."""
+    return tuple(int(number) for number in _NUMBER.findall(_text(error)) if number != "0")
+
+
+def state_of(error: pyodbc.Error) -> str:
+    """The SQLSTATE that the driver gave."""
+    return str(error.args[0]) if error.args else ""
+
+
+def is_lost(error: pyodbc.Error) -> bool:
+    """Whether the connection is gone, so that nothing in flight may be assumed done or undone."""
+    return (
+        state_of(error).startswith(_LOST_STATES)
+        or not LOST.isdisjoint(numbers_of(error))
+        or "closed connection" in _text(error)
+    )
+
+
+def translate(error: pyodbc.Error) -> DponeError:
+    """Our error for a driver's; an unknown one is permanent."""
+    state, numbers, text = state_of(error), numbers_of(error), readable(error)
+    if is_lost(error):
+        return ConnectionLost(text)
+    if state == _CUT:
+        return Interrupted("the statement was cut")
+    if state == _TIMED_OUT:
+        return TransientFailure("the statement took longer than its bound")
+    if not TRANSIENT.isdisjoint(numbers):
+        return TransientFailure(f"{numbers[0]}: {text}")
+    known = ServerError(f"{numbers[0]}: {text}" if numbers else text)
+    known.number = numbers[0] if numbers else 0
+    return known
+
+
+def readable(error: pyodbc.Error) -> str:
+    """The server's sentence without the driver's names, and without any value that it quotes."""
+    return without_values(_TAIL.sub("", _PREFIX.sub("", _text(error)))).strip()
+
+
+def without_values(text: str) -> str:
+    """A server's sentence without the values that it quotes: row content never reaches a message."""
+    return _CONTENT.sub(r"\1(hidden)", text)
+
+
+def _text(error: pyodbc.Error) -> str:
+    return str(error.args[-1]) if error.args else str(error)

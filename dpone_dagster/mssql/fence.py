@@ -1,0 +1,202 @@
+"""The port `Fence` on SQL Server: application locks, whose every return code is read.
+
+Verified on Babelfish 4.3. UNVERIFIED on SQL Server: naming holders by testing their witnesses, which is a courtesy to
+people; no decision rests on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from datetime import UTC, datetime
+from typing import Literal
+
+from dpone_dagster.campaign.errors import DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
+from dpone_dagster.campaign.ledger import Holder
+from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock, publication_lock, target_lock
+from dpone_dagster.mssql.faults import ServerError
+from dpone_dagster.mssql.locks import granted, lock_resource, witness_resource
+from dpone_dagster.mssql.queries import load
+from dpone_dagster.mssql.session import CONTROL_SECONDS, Session
+from dpone_dagster.ports import Fence
+
+_log = logging.getLogger(__name__)
+Mode = Literal["shared", "exclusive"]
+_LOCK_MODE = {"shared": "Shared", "exclusive": "Exclusive"}
+# A queued exclusive request keeps new shared holders out, so none queues longer than this.
+_EXCLUSIVE_WAIT_SECONDS = 5.0
+# Session numbers that are tried where the login may not see sessions; the server gives the lowest free one.
+_GUESSED_SESSIONS = 2_000
+
+
+class MssqlFence:
+    """Application locks of one session.
+
+    Args:
+        session: Its end frees every lock.
+        state_schema: Where the ledger is, which names the chunks that are running.
+    """
+
+    def __init__(self, session: Session, state_schema: str) -> None:
+        self._session = session
+        self._schema = state_schema
+        self._queries = load("fence.sql", state_schema)
+
+    def lock_campaign(self, run_key: str, mode: Mode, wait_seconds: float) -> bool:
+        """Take the campaign's session lock, or return False after the wait."""
+        if mode == "exclusive":
+            wait_seconds = min(wait_seconds, _EXCLUSIVE_WAIT_SECONDS)
+        return self._lock(campaign_lock(self._schema, run_key), mode, wait_seconds)
+
+    def unlock_campaign(self, run_key: str, mode: Mode) -> None:
+        """Release the campaign's lock.
+
+        Raises:
+            LeaseLost: It was not held.
+        """
+        self._unlock(campaign_lock(self._schema, run_key), mode, f"the lock of campaign {run_key[:12]} ({mode})")
+
+    def try_lock_chunk(self, run_key: str, chunk_index: int) -> bool:
+        """Take the chunk's session lock now, or return False."""
+        return self._lock(chunk_lock(self._schema, run_key, chunk_index), "exclusive", 0)
+
+    def unlock_chunk(self, run_key: str, chunk_index: int) -> None:
+        """Release the chunk's lock.
+
+        Raises:
+            LeaseLost: It was not held.
+        """
+        self._unlock(chunk_lock(self._schema, run_key, chunk_index), "exclusive", f"the lock of chunk {chunk_index}")
+
+    def lock_target(self, target: TableRef, wait_seconds: float) -> None:
+        """Inside a transaction: the target's lock, until its end.
+
+        Raises:
+            PublicationBlocked: Not free within the wait; names the holder.
+        """
+        self._lock_transaction(target_lock(target), f"the lock of {target}", wait_seconds)
+
+    def lock_publication(self, target: TableRef, wait_seconds: float) -> None:
+        """Inside a transaction, after `lock_target`: the publication lock, until its end.
+
+        Raises:
+            PublicationBlocked: Not free within the wait; names the holder.
+        """
+        self._lock_transaction(publication_lock(target), f"the publication lock of {target}", wait_seconds)
+
+    def holders(self, run_key: str) -> list[Holder]:
+        """Sessions that hold the campaign's lock or, by the ledger's running chunks, a chunk's lock."""
+        campaign = self._resource(campaign_lock(self._schema, run_key))
+        return [*self._holders_of(campaign, "campaign ({mode})"), *self._chunk_holders(run_key)]
+
+    def prove_session_locks(self, other: Fence) -> None:
+        """Prove by trying that a lock of this session keeps another session out, across transactions.
+
+        Raises:
+            LockNotDistributed: It does not (a proxy that shares sessions).
+        """
+        if not isinstance(other, MssqlFence):
+            raise LockNotDistributed("the witness is not a session of the same server")
+        name = f"dpone/proof/{secrets.token_hex(16)}"
+        with self._session.transaction():
+            mine = self._spid()
+            locked = self._lock(name, "exclusive", 0)
+        if not locked:
+            raise LockNotDistributed("a lock that nobody can hold was not free")
+        with other._session.transaction():
+            theirs = other._spid()
+            kept_out = not other._lock(name, "exclusive", 0)
+        with self._session.transaction():
+            same = self._spid() == mine
+            released = self._release(name, "exclusive")
+        if mine == theirs or not (kept_out and same and released):
+            raise LockNotDistributed("a lock of one session did not keep another session out across transactions")
+        if not other._lock(name, "exclusive", 0):
+            raise LockNotDistributed("a lock that was let go is still held")
+        other._release(name, "exclusive")
+
+    # ------------------------------------------------------------ one lock
+
+    def _resource(self, name: str) -> str:
+        return lock_resource(self._session.database, name)
+
+    def _lock(self, name: str, mode: Mode, wait_seconds: float) -> bool:
+        resource, lock_mode = self._resource(name), _LOCK_MODE[mode]
+        code = self._session.value(
+            self._queries["lock_session"],
+            resource,
+            lock_mode,
+            _milliseconds(wait_seconds),
+            witness_resource(resource, self._session.session_id),
+            lock_mode,
+            seconds=_bound(wait_seconds),
+        )
+        return granted(code, name)
+
+    def _unlock(self, name: str, mode: Mode, words: str) -> None:
+        if not self._release(name, mode):
+            raise LeaseLost(f"{words} was not held by this session")
+
+    def _release(self, name: str, mode: Mode) -> bool:
+        """Release lock and witness; False if the lock is not held in this mode."""
+        resource = self._resource(name)
+        witness = witness_resource(resource, self._session.session_id)
+        code: int = self._session.value(self._queries["release"], resource, witness, _LOCK_MODE[mode])
+        return code == 0
+
+    def _lock_transaction(self, name: str, words: str, wait_seconds: float) -> None:
+        if not self._session.in_transaction:
+            raise DponeError(f"{words} lives as long as a transaction, and there is none")
+        resource = self._resource(name)
+        code = self._session.value(
+            self._queries["lock_transaction"],
+            resource,
+            _milliseconds(wait_seconds),
+            witness_resource(resource, self._session.session_id),
+            seconds=_bound(wait_seconds),
+        )
+        if not granted(code, words):
+            named = "; ".join(str(holder) for holder in self._holders_of(resource, "holds it"))
+            raise PublicationBlocked(
+                f"{words} was not free within {wait_seconds:g} s: {named or 'a session that has just let go'}"
+            )
+
+    def _spid(self) -> int:
+        return int(self._session.value("SELECT /* dpone:spid */ CAST(@@SPID AS int)"))
+
+    # ------------------------------------------------------------ who holds it
+
+    def _holders_of(self, resource: str, lock: str) -> list[Holder]:
+        try:
+            guessed = 0 if self._session.value(self._queries["sees_sessions"]) else _GUESSED_SESSIONS
+            rows = self._session.rows(self._queries["holders"], resource, resource, guessed)
+        except ServerError as error:
+            _log.warning("holders of %s cannot be named: %s", resource, error.message)
+            return []
+        return [
+            Holder(session_id, _utc(login_at), name or "no name", lock.format(mode=mode))
+            for session_id, mode, name, login_at in rows
+        ]
+
+    def _chunk_holders(self, run_key: str) -> list[Holder]:
+        if not self._session.value(self._queries["has_chunks"], self._schema):
+            return []
+        held = []
+        for index, session_id, login_at, name in self._session.rows(self._queries["running"], run_key):
+            resource = self._resource(chunk_lock(self._schema, run_key, index))
+            # The claimer's own witness: a session that has only just locked the chunk has not claimed it.
+            if self._session.value(self._queries["test"], witness_resource(resource, session_id)) == 0:
+                held.append(Holder(session_id, _utc(login_at), name, f"chunk {index}"))
+        return held
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(0, round(seconds * 1000))
+
+
+def _bound(wait_seconds: float) -> int:
+    return CONTROL_SECONDS + round(wait_seconds + 0.5)

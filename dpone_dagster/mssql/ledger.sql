@@ -1,0 +1,168 @@
+-- Campaign, chunk and receipt rows. Every move names what it expects to find; the caller reads the row count.
+-- Probes read committed rows under lock, never a row version.
+
+-- name: campaign
+SELECT /* dpone:campaign */ * FROM {schema}.__dpone__backfill_campaigns WITH (READCOMMITTEDLOCK) WHERE run_key = ?
+
+-- name: campaign_seen
+-- Status waits for nobody where the database keeps row versions.
+SELECT /* dpone:campaign_seen */ * FROM {schema}.__dpone__backfill_campaigns WHERE run_key = ?
+
+-- name: campaign_locked
+-- The hint is a courtesy; moves compare all the same.
+SELECT /* dpone:campaign_locked */ * FROM {schema}.__dpone__backfill_campaigns WITH (UPDLOCK, ROWLOCK) WHERE run_key = ?
+
+-- name: touch_campaign
+-- Takes the row's lock by a write, which no server may ignore.
+UPDATE /* dpone:touch_campaign */ {schema}.__dpone__backfill_campaigns SET updated_at = updated_at WHERE run_key = ?
+
+-- name: create_campaign
+INSERT /* dpone:create_campaign */ INTO {schema}.__dpone__backfill_campaigns ({columns}) VALUES ({marks})
+
+-- name: create_chunks
+INSERT /* dpone:create_chunks */ INTO {schema}.__dpone__backfill_chunks
+    (run_key, chunk_index, lower_bound, upper_bound, upper_inclusive)
+SELECT ?, c.i, c.l, c.u, c.x
+FROM OPENJSON(CAST(? AS nvarchar(max)))
+    WITH (i int '$[0]', l nvarchar(64) '$[1]', u nvarchar(64) '$[2]', x bit '$[3]') AS c
+
+-- name: move
+-- `published` also needs that no cancel is recorded: the row lock of this very UPDATE settles the race with one.
+UPDATE /* dpone:move_campaign */ {schema}.__dpone__backfill_campaigns
+SET phase = ?, updated_at = SYSUTCDATETIME(){assignments}
+WHERE run_key = ? AND phase IN ({old}) AND (? = 0 OR cancel_reason IS NULL)
+
+-- name: set_stop
+UPDATE /* dpone:set_stop */ {schema}.__dpone__backfill_campaigns
+SET stop_reason = ?, updated_at = SYSUTCDATETIME() WHERE run_key = ?
+
+-- name: cancel
+UPDATE /* dpone:cancel */ {schema}.__dpone__backfill_campaigns
+SET phase = N'cancelled', cancel_reason = COALESCE(cancel_reason, ?),
+    cancel_requested_by = COALESCE(cancel_requested_by, ?), updated_at = SYSUTCDATETIME()
+WHERE run_key = ? AND phase IN ({old})
+
+-- name: candidates_free
+-- The ranges come rotated by lane, so that lanes start far from each other and meet at the end.
+SELECT /* dpone:candidates_free */ TOP (?) c.*,
+       CAST(CASE WHEN c.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS bit) AS expired
+FROM OPENJSON(CAST(? AS nvarchar(max))) WITH ([start] int '$[0]', [stop] int '$[1]', place int '$[2]') AS r
+CROSS APPLY (
+    SELECT TOP (?) o.* FROM {schema}.__dpone__backfill_chunks AS o
+    WHERE o.run_key = ? AND o.chunk_index >= r.[start] AND o.chunk_index < r.[stop] AND o.state <> N'committed'
+      AND o.state IN ({states}) AND (o.state <> N'failed' OR o.failed_run_id IS NULL OR o.failed_run_id <> ?)
+    ORDER BY o.chunk_index
+) AS c
+ORDER BY r.place, c.chunk_index
+
+-- name: candidates_running
+-- Locks are re-entrant, so a chunk that this very session has claimed must not be offered to it.
+SELECT /* dpone:candidates_running */ TOP (?) c.*,
+       CAST(CASE WHEN c.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS bit) AS expired
+FROM OPENJSON(CAST(? AS nvarchar(max))) WITH ([start] int '$[0]', [stop] int '$[1]', place int '$[2]') AS r
+JOIN {schema}.__dpone__backfill_chunks AS c
+    ON c.run_key = ? AND c.chunk_index >= r.[start] AND c.chunk_index < r.[stop]
+WHERE c.state <> N'committed' AND c.state = N'running'
+  AND NOT (COALESCE(c.session_id, -1) = ? AND COALESCE(c.session_login_at, '0001-01-01') = CAST(? AS datetime2(3)))
+ORDER BY c.lease_expires_at, r.place, c.chunk_index
+
+-- name: claim
+-- Two statements, two transactions: a death between them leaves a phase that the next claim moves.
+UPDATE /* dpone:claim */ c
+SET state = N'running', epoch = c.epoch + 1, tries = c.tries + 1,
+    worker_run_id = ?, worker_lane = ?, worker_host = ?, worker_pid = ?,
+    session_id = ?, session_login_at = CAST(? AS datetime2(3)),
+    lease_expires_at = DATEADD(second, ?, SYSUTCDATETIME()), started_at = SYSUTCDATETIME(), finished_at = NULL
+FROM {schema}.__dpone__backfill_chunks AS c
+WHERE c.run_key = ? AND c.chunk_index = ? AND c.state = ? AND c.epoch = ? AND c.state <> N'committed'
+  AND EXISTS (
+      SELECT 1 FROM {schema}.__dpone__backfill_campaigns AS g WITH (READCOMMITTEDLOCK)
+      WHERE g.run_key = c.run_key AND g.phase IN ({loadable}) AND g.cancel_reason IS NULL AND g.stop_reason IS NULL
+  );
+DECLARE @claimed int = @@ROWCOUNT;
+IF @claimed = 1
+    UPDATE {schema}.__dpone__backfill_campaigns SET phase = N'loading', updated_at = SYSUTCDATETIME()
+    WHERE run_key = ? AND phase IN (N'prepared', N'recoverable');
+SELECT @claimed
+
+-- name: renew
+UPDATE /* dpone:renew */ {schema}.__dpone__backfill_chunks
+SET lease_expires_at = DATEADD(second, ?, SYSUTCDATETIME())
+WHERE run_key = ? AND chunk_index = ? AND epoch = ? AND state = N'running'
+
+-- name: complete
+UPDATE /* dpone:complete */ {schema}.__dpone__backfill_chunks
+SET state = N'committed', [rows] = ?, seconds = ?, receipt_id = ?,
+    finished_at = SYSUTCDATETIME(), lease_expires_at = NULL, error_code = NULL, error = NULL, failed_run_id = NULL
+WHERE run_key = ? AND chunk_index = ? AND epoch = ? AND state = N'running'
+
+-- name: fail
+UPDATE /* dpone:fail */ {schema}.__dpone__backfill_chunks
+SET state = N'failed', error_code = ?, error = ?, failed_run_id = ?,
+    finished_at = SYSUTCDATETIME(), lease_expires_at = NULL
+WHERE run_key = ? AND chunk_index = ? AND epoch = ? AND state = N'running'
+
+-- name: stop_after_failure
+UPDATE /* dpone:stop_after_failure */ {schema}.__dpone__backfill_campaigns
+SET stop_reason = COALESCE(stop_reason, ?), updated_at = SYSUTCDATETIME() WHERE run_key = ?
+
+-- name: give_back
+UPDATE /* dpone:give_back */ {schema}.__dpone__backfill_chunks
+SET state = N'pending', lease_expires_at = NULL
+WHERE run_key = ? AND chunk_index = ? AND epoch = ? AND state = N'running'
+
+-- name: progress
+SELECT /* dpone:progress */
+    COALESCE(SUM(CASE WHEN c.state = N'pending' THEN 1 ELSE 0 END), 0) AS pending,
+    COALESCE(SUM(CASE WHEN c.state = N'running' AND c.expired = 0 THEN 1 ELSE 0 END), 0) AS running,
+    COALESCE(SUM(CASE WHEN c.state = N'committed' THEN 1 ELSE 0 END), 0) AS committed,
+    COALESCE(SUM(CASE WHEN c.state = N'failed' THEN 1 ELSE 0 END), 0) AS failed,
+    COALESCE(SUM(CASE WHEN c.state = N'lease_expired' OR c.state = N'running' AND c.expired = 1 THEN 1 ELSE 0 END), 0)
+        AS lease_expired,
+    COALESCE(SUM(CASE WHEN c.state = N'committed' THEN c.[rows] ELSE 0 END), 0) AS rows_loaded,
+    COALESCE(SUM(CASE WHEN c.state = N'committed' THEN c.seconds ELSE 0 END), 0) AS busy_seconds,
+    MIN(c.started_at) AS started_at,
+    MAX(CASE WHEN c.state = N'committed' THEN c.finished_at END) AS finished_at,
+    SYSUTCDATETIME() AS now_at
+FROM (
+    SELECT o.state, o.[rows], o.seconds, o.started_at, o.finished_at,
+           CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS expired
+    FROM OPENJSON(CAST(? AS nvarchar(max))) WITH ([start] int '$[0]', [stop] int '$[1]') AS r
+    JOIN {schema}.__dpone__backfill_chunks AS o
+        ON o.run_key = ? AND o.chunk_index >= r.[start] AND o.chunk_index < r.[stop]
+) AS c
+
+-- name: chunks
+SELECT /* dpone:chunks */ TOP (?) c.* FROM (
+    SELECT o.*, CAST(CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS bit) AS expired
+    FROM OPENJSON(CAST(? AS nvarchar(max))) WITH ([start] int '$[0]', [stop] int '$[1]') AS r
+    JOIN {schema}.__dpone__backfill_chunks AS o
+        ON o.run_key = ? AND o.chunk_index >= r.[start] AND o.chunk_index < r.[stop]
+) AS c
+WHERE ? = 0 OR CASE WHEN c.state = N'running' AND c.expired = 1 THEN N'lease_expired' ELSE c.state END IN ({only})
+ORDER BY c.chunk_index
+
+-- name: receipt
+SELECT /* dpone:receipt */ run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, [rows], bytes,
+       nulled, key_digest, committed_at
+FROM {schema}.__dpone__chunk_receipts WITH (READCOMMITTEDLOCK) WHERE run_key = ? AND chunk_index = ?
+
+-- name: receipt_totals
+SELECT /* dpone:receipt_totals */ COUNT_BIG(*) AS receipts, COALESCE(SUM([rows]), 0) AS [rows],
+       COALESCE(SUM(CASE WHEN plan_hash <> ? OR contract_hash <> ? THEN 1 ELSE 0 END), 0) AS foreign_receipts
+FROM {schema}.__dpone__chunk_receipts WITH (READCOMMITTEDLOCK) WHERE run_key = ?
+
+-- name: start_load
+INSERT /* dpone:start_load */ INTO {schema}.__dpone__loads (load_id, dataset, kind, run_id)
+SELECT ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM {schema}.__dpone__loads WHERE load_id = ?)
+
+-- name: load_facts
+SELECT /* dpone:load_facts */ facts FROM {schema}.__dpone__loads WITH (READCOMMITTEDLOCK) WHERE load_id = ?
+
+-- name: finish_load
+UPDATE /* dpone:finish_load */ {schema}.__dpone__loads
+SET status = ?, finished_at = SYSUTCDATETIME(), facts = ? WHERE load_id = ?
+
+-- name: record_step
+INSERT /* dpone:record_step */ INTO {schema}.__dpone__load_steps (load_id, step, status, seconds, facts)
+VALUES (?, ?, ?, ?, ?)

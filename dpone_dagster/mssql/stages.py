@@ -1,0 +1,88 @@
+"""Stage tables of chunks: one belongs to one try, is never written twice, and is dropped by whoever finds it dead."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpone_dagster.campaign.errors import ConnectionLost, DponeError
+from dpone_dagster.campaign.ledger import Claim
+from dpone_dagster.campaign.names import TableRef, digest_of
+from dpone_dagster.mssql.queries import filled, load
+from dpone_dagster.mssql.quoting import quoted, quoted_table
+from dpone_dagster.mssql.session import Session
+
+_log = logging.getLogger(__name__)
+_FILE = "chunkwrite.sql"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage table and what its columns are for.
+
+    Attributes:
+        table: Beside the shadow.
+        columns: The stage's column for each target column: neutral names, since bulk clients stumble over some.
+    """
+
+    table: TableRef
+    columns: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """Quoted."""
+        return quoted_table(self.table)
+
+    def values(self, names: Sequence[str], alias: str) -> str:
+        """The stage's columns in the order of these target columns."""
+        return ", ".join(f"{alias}.{quoted(self.columns[name])}" for name in names)
+
+
+def make_stage(session: Session, claim: Claim, shadow: TableRef, names: Sequence[str]) -> Stage:
+    """Create the stage of one try, with the shadow's own types and collations.
+
+    Args:
+        session: Not in a transaction: the bulk connection has to see the table.
+        claim: Whose try.
+        shadow: The shadow.
+        names: Target columns that will be loaded.
+    """
+    columns = {name: f"c{number}" for number, name in enumerate(names)}
+    table = f"{_prefix(claim.run_key)}c{claim.chunk_index}_e{claim.epoch}_t{secrets.token_hex(4)}"
+    stage = Stage(shadow.sibling(table), columns)
+    listed = ", ".join(f"t.{quoted(name)} AS {quoted(short)}" for name, short in columns.items())
+    session.execute(filled(load(_FILE)["create_stage"], columns=listed, stage=stage.name, shadow=quoted_table(shadow)))
+    return stage
+
+
+def drop_stage(session: Session, stage: TableRef) -> None:
+    """Drop a stage, waiting at most a second; one that cannot be dropped now is found again later."""
+    try:
+        session.execute(filled(load(_FILE)["drop_stage"], stage=quoted_table(stage)))
+    except ConnectionLost:
+        raise
+    except DponeError as error:
+        _log.info("stage %s stays for now: %s", stage, error.message)
+        with contextlib.suppress(DponeError):
+            session.execute(load(_FILE)["wait_again"])
+
+
+def drop_dead_stages(session: Session, schema: str, run_key: str, chunk_index: int | None = None) -> None:
+    """Drop what earlier tries left: of one chunk, by whoever holds its lock; or of all, if the campaign is held.
+
+    Args:
+        session: The one that holds the lock.
+        schema: Of the shadow.
+        run_key: The campaign.
+        chunk_index: The chunk; None for every chunk.
+    """
+    prefix = _prefix(run_key) + ("" if chunk_index is None else f"c{chunk_index}_")
+    for (name,) in session.rows(load(_FILE)["old_stages"], schema, len(prefix), prefix):
+        drop_stage(session, TableRef(schema, name))
+
+
+def _prefix(run_key: str) -> str:
+    return f"__dpone_stage_{digest_of(run_key, digits=16)}_"

@@ -1,0 +1,58 @@
+"""The port `Target` on SQL Server: one session and everything that works on it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from dpone_dagster.campaign.homes import FindHome
+from dpone_dagster.campaign.typetable_mssql import mssql_home
+from dpone_dagster.mssql.changes import MssqlChanges
+from dpone_dagster.mssql.fence import MssqlFence
+from dpone_dagster.mssql.ledger import MssqlLedger
+from dpone_dagster.mssql.publications import MssqlPublications
+from dpone_dagster.mssql.queries import load
+from dpone_dagster.mssql.session import Session
+from dpone_dagster.mssql.tables import MssqlTables
+from dpone_dagster.ports import Changes, Fence, Ledger, Publications, Tables, Wire
+
+
+class MssqlTarget:
+    """One connection to a SQL Server target.
+
+    Args:
+        url: `mssql://…`, secrets included; kept out of every message.
+        purpose: Goes into the application name.
+        state_schema: Where the state tables are.
+
+    Raises:
+        ConnectionInvalid: The URL is not one of SQL Server.
+        DriverMissing: pyodbc or the ODBC driver is not there.
+        ServerUnreachable: No answer, or the login was refused.
+    """
+
+    wire: Wire = "arrow"
+
+    def __init__(self, url: str, purpose: str, state_schema: str) -> None:
+        self.find_home: FindHome = mssql_home
+        self.session = Session(url, purpose)
+        self.fence: Fence = MssqlFence(self.session, state_schema)
+        self.ledger: Ledger = MssqlLedger(self.session, state_schema)
+        self.tables: Tables = MssqlTables(self.session, state_schema)
+        self.publications: Publications = MssqlPublications(self.session, state_schema)
+        self.changes: Changes = MssqlChanges(self.session)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """One transaction of this session: COMMIT at the end, ROLLBACK on any exception."""
+        return self.session.transaction()
+
+    def domain(self) -> str:
+        """Server, database, and when both were made, as the server tells them."""
+        return str(self.session.value(load("target.sql")["domain"]))
+
+    def cancel(self) -> None:
+        """Cut the statement in flight; safe from another thread."""
+        self.session.cancel()
+
+    def close(self) -> None:
+        """Close the connection, which frees every lock of it; never raises."""
+        self.session.close()

@@ -1,0 +1,74 @@
+"""Translating driver errors by explicit number, without any row content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dpone_dagster.campaign.errors import ConnectionLost, DponeError, Interrupted, TransientFailure
+from dpone_dagster.mssql.faults import ServerError, is_lost, translate
+
+_DRIVER = "[Microsoft][ODBC Driver 18 for SQL Server][SQL Server]"
+
+
+def error(state: str, text: str) -> Any:
+    """An error as pyodbc raises it."""
+    return Exception(state, f"[{state}] {text}")
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "kind"),
+    [
+        ("40001", f"{_DRIVER}Transaction was deadlocked (1205) (SQLExecDirectW)", TransientFailure),
+        ("42000", f"{_DRIVER}Lock request time out period exceeded. (1222) (SQLExecDirectW)", TransientFailure),
+        (
+            "HYT00",
+            "[Microsoft][ODBC Driver 18 for SQL Server]Query timeout expired (0) (SQLExecDirectW)",
+            TransientFailure,
+        ),
+        ("HY008", "[Microsoft][ODBC Driver 18 for SQL Server]Operation canceled (0) (SQLExecDirectW)", Interrupted),
+        (
+            "08S01",
+            "[Microsoft][ODBC Driver 18 for SQL Server]Communication link failure (0) (SQLExecute)",
+            ConnectionLost,
+        ),
+        (
+            "HY000",
+            f"{_DRIVER}Cannot continue, the session is in the kill state. (596) (SQLExecDirectW)",
+            ConnectionLost,
+        ),
+        ("HY000", "Attempt to use a closed connection.", ConnectionLost),
+        ("42000", f"{_DRIVER}The transaction log is full. (9002) (SQLExecDirectW)", ServerError),
+        ("42S02", f"{_DRIVER}Invalid object name 'x'. (208) (SQLExecDirectW)", ServerError),
+    ],
+)
+def test_each_error_has_its_class(state: str, text: str, kind: type[DponeError]) -> None:
+    found = translate(error(state, text))
+    assert type(found) is kind
+    assert found.retryable is (kind in (TransientFailure, ConnectionLost))
+    assert is_lost(error(state, text)) is (kind is ConnectionLost)
+
+
+def test_the_number_of_a_server_error_is_kept() -> None:
+    found = translate(error("23000", f"{_DRIVER}Violation of PRIMARY KEY constraint 'pk'. (2627) (SQLExecDirectW)"))
+    assert isinstance(found, ServerError)
+    assert (found.number, found.message) == (2627, "2627: Violation of PRIMARY KEY constraint 'pk'.")
+
+
+def test_a_number_in_the_text_is_not_the_errors() -> None:
+    found = translate(error("42000", f"{_DRIVER}Incorrect value near (1205). (102) (SQLExecDirectW)"))
+    assert isinstance(found, ServerError)
+    assert found.number == 102
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cannot insert duplicate key in object 'orders'. The duplicate key value is (Hopper, 7). (2627) (SQLExecute)",
+        "String data would be truncated in table 'x', column 'note'. Truncated value: 'Hopper'. (2628) (SQLExecute)",
+        "Conversion failed when converting the nvarchar value 'Hopper' to data type int. (245) (SQLExecute)",
+    ],
+)
+def test_row_content_is_never_told(text: str) -> None:
+    assert "Hopper" not in translate(error("23000", _DRIVER + text)).message
