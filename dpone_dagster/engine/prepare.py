@@ -27,6 +27,7 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.typetable import chunk_bound_type
 from dpone_dagster.engine.sessions import (
     EXCLUSIVE_WAIT_SECONDS,
     existing_campaign,
@@ -161,8 +162,19 @@ def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: tuple[Colu
             findings.append(
                 Finding(f"{table}.{name}", f"the {role} column is nullable", "declare it NOT NULL, or use another one")
             )
+    findings += _unfit_chunk_column(spec, source)
     if findings:
         raise KeyInvalid("rows could be left out or matched wrongly", findings=findings)
+
+
+def _unfit_chunk_column(spec: CampaignSpec, source: tuple[Column, ...]) -> list[Finding]:
+    """Bounds must be exact values of the column's own type, or its index is of no use and rows fall between them."""
+    kind, name = spec.chunk.kind, spec.chunk.column
+    column = next((c for c in source if c.name == name), None)
+    if column is None or chunk_bound_type(kind, column.type) is not None:
+        return []
+    problem = f"{column.type} cannot be cut into chunks of kind `{kind}`"
+    return [Finding(f"{spec.source}.{name}", problem, "choose another chunk column or kind")]
 
 
 def _prove_names_free(spec: CampaignSpec, target: Target) -> None:

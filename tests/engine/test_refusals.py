@@ -28,6 +28,10 @@ def _key_that_is_not_there(orders: Orders) -> None:
     orders.manifest["sink"]["strategy"]["unique_key"] = ["id", "shop"]
 
 
+def _a_chunk_column_of_another_type(orders: Orders) -> None:
+    orders.on_source("ALTER TABLE public.orders ALTER id TYPE text")
+
+
 def _a_view_for_xmin(orders: Orders) -> None:
     orders.on_source("ALTER TABLE public.orders RENAME TO real")
     orders.on_source("CREATE VIEW public.orders AS SELECT * FROM public.real")
@@ -68,6 +72,7 @@ def _a_foreign_table_under_the_shadows_name(orders: Orders) -> None:
         (_nullable_chunk_column, "KEY_INVALID", "public.orders.id"),
         (_nullable_key_in_the_target, "KEY_INVALID", "landing.orders.id"),
         (_key_that_is_not_there, "KEY_INVALID", "shop"),
+        (_a_chunk_column_of_another_type, "KEY_INVALID", "kind `uuid`"),
         (_a_view_for_xmin, "SOURCE_UNSUITABLE", "view"),
         (_no_source_table, "TABLE_MISSING", "public.orders"),
         (_no_target_table, "TARGET_NOT_PROVISIONED", "landing.orders"),
