@@ -114,6 +114,8 @@ def _problem(url: ConnectionUrl, kind: ServerKind) -> str | None:
     try:
         parts = urlsplit(url.reveal())
         _ = parts.port
+        if parts.netloc.count("@") > 1:
+            return "user or password contains an `@` (write it as %40)"
     except ValueError:
         return "host or port cannot be read (percent-encode special characters in user and password)"
     if not parts.path.strip("/") and not _DATABASE_OPTIONS & parse_qs(parts.query).keys():

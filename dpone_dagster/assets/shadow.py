@@ -167,6 +167,8 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
         with shown_to_dagster():
             chosen = selected_chunks(context, spec)
             summary = collect(spec, dpone_connections.connector(spec), chosen)
+        if not (context.has_partition_key or context.has_partition_key_range):
+            return  # started for the whole plan without naming partitions: the lanes' own events stand
         # Dagster records every partition of the run again, and would hide the lanes' metadata behind none.
         partitions = partitions_of(spec)
         for key, chunks in groupby(summary.chunks, lambda chunk: partitions.key_of(chunk.index)):

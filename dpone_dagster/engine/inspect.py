@@ -10,6 +10,7 @@ from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Holder, P
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.prepare import prove_campaign
 from dpone_dagster.engine.sessions import source_session, target_session
 from dpone_dagster.ports import ChunkSelection, Connector, Target
 
@@ -174,19 +175,34 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
     """
     findings: list[Finding] = []
     seen: CampaignStatus | None = None
-    for place, look in (("source", _source_findings), ("target", _target_findings)):
+    looks = (("source", _source_findings), ("target", _target_findings), ("campaign", _prepare_findings))
+    for place, look in looks:
         try:
             findings.extend(look(spec, connector))
         except DponeError as error:
-            findings.append(Finding(place, f"{error.code}: {error.message}", error.advice))
+            findings.extend(_refusal(place, error))
     try:
         seen = status(spec, connector)
         findings.extend(_state_findings(seen))
     except DponeError as error:
-        findings.append(Finding("state", f"{error.code}: {error.message}", error.advice))
+        findings.extend(_refusal("state", error))
+    findings = list(dict.fromkeys(findings))
     if seen is None:
         return Diagnosis(tuple(findings), "mend the findings, then run doctor again")
     return Diagnosis(tuple(findings), seen.recommended_action, seen)
+
+
+def _refusal(place: str, error: DponeError) -> list[Finding]:
+    """What an error found, each by itself; the error as one finding where it has none."""
+    return list(error.findings) or [Finding(place, f"{error.code}: {error.message}", error.advice)]
+
+
+def _prepare_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
+    """What prepare would refuse; a campaign that is there has passed it."""
+    with target_session(connector, "doctor") as target, source_session(connector, "doctor") as source:
+        if not target.ledger.provisioned() or target.ledger.campaign(spec.run_key) is None:
+            prove_campaign(spec, source, target)
+    yield from ()
 
 
 def _source_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:

@@ -99,7 +99,7 @@ def _recorded(spec: CampaignSpec, target: Target) -> CampaignRecord | None:
 
 
 @dataclass(frozen=True)
-class _Proven:
+class Proven:
     """What the checks of a new campaign found out."""
 
     source: SourceTable
@@ -110,7 +110,7 @@ class _Proven:
 
 def _create_or_wait(spec: CampaignSpec, source: Source, target: Target, intent: Intent) -> CampaignRecord:
     """Create the campaign under its exclusive lock; a joining run waits for whoever is creating it."""
-    proven = _prove(spec, source, target)
+    proven = prove_campaign(spec, source, target)
     deadline = time.monotonic() + (_JOIN_PATIENCE_SECONDS if intent == "join" else 0)
     while not target.fence.lock_campaign(spec.run_key, "exclusive", EXCLUSIVE_WAIT_SECONDS):
         record = _recorded(spec, target)
@@ -126,7 +126,7 @@ def _create_or_wait(spec: CampaignSpec, source: Source, target: Target, intent: 
         target.fence.unlock_campaign(spec.run_key, "exclusive")
 
 
-def _prove(spec: CampaignSpec, source: Source, target: Target) -> _Proven:
+def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven:
     """All checks that need the two catalogs; reads no row, creates nothing."""
     table = source.describe(spec.source, spec.source_columns)
     if spec.handoff_id is not None and table.kind not in _READABLE_BY_XMIN:
@@ -146,7 +146,7 @@ def _prove(spec: CampaignSpec, source: Source, target: Target) -> _Proven:
         find_home=target.find_home,
     )
     _prove_names_free(spec, target)
-    return _Proven(table, live, contract, _prove_head(spec, source, target))
+    return Proven(table, live, contract, _prove_head(spec, source, target))
 
 
 def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: tuple[Column, ...]) -> None:
@@ -218,7 +218,7 @@ def prove_handoff_owner(spec: CampaignSpec, source: Source, target: Target) -> N
         raise HandoffRefused(f"handoff_id `{spec.handoff_id}` belongs to {owner[0]} → {owner[1]}")
 
 
-def _create(spec: CampaignSpec, source: Source, target: Target, proven: _Proven) -> CampaignRecord:
+def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) -> CampaignRecord:
     # Before the first chunk is read, and durable with the campaign's row.
     anchor = source.capture_anchor() if spec.handoff_id is not None else None
     contract = proven.contract

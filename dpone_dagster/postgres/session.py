@@ -186,4 +186,4 @@ def _connect(url: str, purpose: str) -> psycopg.Connection[Any]:
 
 def _first_line(error: psycopg.Error) -> str:
     # libpq names host, port, user and database but never the password.
-    return str(error).strip().splitlines()[-1]
+    return str(error).strip().splitlines()[0]

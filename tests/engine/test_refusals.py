@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dpone_dagster.campaign.errors import Refused
+from dpone_dagster.engine.inspect import doctor
 from dpone_dagster.engine.prepare import prepare
 from tests.orders import Orders
 
@@ -97,6 +98,8 @@ def test_refused_with_nothing_created(orders: Orders, spoil: Callable[[Orders], 
     assert orders.on_source("SELECT coalesce(sum(seq_scan + coalesce(idx_scan, 0)), 0) FROM pg_stat_user_tables") == [
         scans
     ]
+    if code not in ("STATE_NOT_PROVISIONED", "STATE_NOT_TARGET_ATOMIC"):
+        assert words in " ".join(map(str, doctor(orders.spec, orders.connector).findings)), "doctor knows it too"
 
 
 def test_everything_that_is_wrong_with_the_target_is_said_at_once(orders: Orders) -> None:

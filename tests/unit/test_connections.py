@@ -124,3 +124,10 @@ def test_no_text_form_shows_the_secret() -> None:
         assert "postgresql://***" in text
     assert copy.deepcopy(url) == pickle.loads(pickle.dumps(url)) == url
     assert len({url, ConnectionUrl(URL), ConnectionUrl("x")}) == 2
+
+
+def test_an_unencoded_at_sign_is_refused_before_a_driver_takes_a_password_for_a_host() -> None:
+    connections = Connections.from_environment({"DPONE_CONNECTION_X": "postgresql://u:p@hunter2@127.0.0.1/db"})
+    with pytest.raises(ConnectionInvalid, match="%40") as refusal:
+        connections.url("x", "postgres")
+    assert "hunter2" not in str(refusal.value)
