@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffMissing
+from dpone_dagster.campaign.identity import sha256_of
 from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint
@@ -159,6 +160,9 @@ def _gate(spec: CampaignSpec, target: Target) -> _Gate:
     record = target.ledger.campaign(head.run_key)
     if checkpoint is None or record is None:
         return _Gate(f"generation {head.generation} of {spec.target} has no checkpoint")
+    # The contract's casts and guards are those of prepare: another type would round in silence.
+    if sha256_of(live.contract.get("columns")) != sha256_of(record.object_contract.get("columns")):
+        return _Gate(f"the columns of {spec.target} were altered since the campaign was prepared")
     if checkpoint.handoff_id != spec.handoff_id:
         return _Gate(f"the live generation belongs to handoff `{checkpoint.handoff_id}`")
     return _Gate("", record, checkpoint)

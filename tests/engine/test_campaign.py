@@ -244,3 +244,13 @@ def test_runs_of_one_backfill_that_start_at_once_make_one_campaign(orders: Order
         keys = list(pool.map(join, range(6)))
     assert set(keys) == {orders.spec.run_key}
     assert orders.on_target("SELECT count(*) FROM system.__dpone__backfill_campaigns") == [(1,)]
+
+
+def test_a_live_column_altered_since_stops_the_increment_instead_of_rounding(orders: Orders) -> None:
+    load(orders)
+    finish(orders)
+    orders.on_target("ALTER TABLE landing.orders ALTER amount TYPE numeric(18,1)")
+    orders.on_source("UPDATE public.orders SET amount = 1.27")
+    assert "altered" in str(increment_gate(orders.spec, orders.connector))
+    with pytest.raises(HandoffMissing, match="altered"):
+        run_increment(orders.spec, orders.connector, "inc-1")
