@@ -10,7 +10,7 @@ from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.prepare import prove_handoff_owner, source_name
 from dpone_dagster.engine.sessions import (
     EXCLUSIVE_WAIT_SECONDS,
-    existing_campaign,
+    prepared_campaign,
     source_session,
     target_session,
 )
@@ -34,7 +34,7 @@ def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Che
     if spec.handoff_id is None:
         return None
     with target_session(connector, "handoff") as target, source_session(connector, "handoff") as source:
-        record = existing_campaign(spec, target)
+        record = prepared_campaign(spec, target)
         receipt = target.publications.of_campaign(spec.run_key)
         if receipt is None or record.anchor is None:
             raise HandoffRefused(f"campaign {spec.dataset} is {record.phase}, not published")

@@ -20,7 +20,7 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
-from dpone_dagster.engine.sessions import existing_campaign, hold_campaign, target_session
+from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, target_session
 from dpone_dagster.ports import Connector, Target, TargetTable
 
 # Waiting for the rename queues every reader of the live table, so the wait is short and repeated instead.
@@ -61,7 +61,7 @@ def publish(spec: CampaignSpec, connector: Connector, run_id: str) -> Publicatio
 
 
 def _publish_once(spec: CampaignSpec, target: Target, run_id: str) -> PublicationReceipt:
-    record = existing_campaign(spec, target)
+    record = prepared_campaign(spec, target)
     if record.phase in FINISHED:
         return publication_of(record, target)
     if record.phase is not Phase.VALIDATED:

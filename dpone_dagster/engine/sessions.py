@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from dpone_dagster.campaign.errors import CampaignActive, CampaignMissing
+from dpone_dagster.campaign.contract import ColumnContract
+from dpone_dagster.campaign.errors import CampaignActive, CampaignMissing, PlanDrift
 from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.ports import Connector, Source, Target
@@ -56,4 +57,18 @@ def existing_campaign(spec: CampaignSpec, target: Target) -> CampaignRecord:
     record = target.ledger.campaign(spec.run_key) if target.ledger.provisioned() else None
     if record is None:
         raise CampaignMissing(f"there is no campaign for {spec.dataset} ({spec.run_key[:12]}) yet")
+    return record
+
+
+def prepared_campaign(spec: CampaignSpec, target: Target) -> CampaignRecord:
+    """The campaign's row, if the manifest is still the one that it was prepared with.
+
+    Raises:
+        CampaignMissing: There is none yet.
+        PlanDrift: The manifest was edited since.
+    """
+    record = existing_campaign(spec, target)
+    contract = ColumnContract.from_dict(record.contract)
+    if (record.plan_hash, record.config_hash) != (spec.plan_hash(contract), spec.config_hash(contract)):
+        raise PlanDrift(f"campaign {spec.dataset} ({spec.backfill_id or spec.run_key[:12]}) was prepared differently")
     return record

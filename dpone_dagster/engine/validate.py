@@ -9,7 +9,7 @@ from dpone_dagster.campaign.errors import DponeError, TargetNotProvisioned, Vali
 from dpone_dagster.campaign.ledger import FINISHED, LOADABLE, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
-from dpone_dagster.engine.sessions import existing_campaign, hold_campaign, target_session
+from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, target_session
 from dpone_dagster.ports import Connector, Target, TargetTable
 
 CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty")
@@ -86,7 +86,7 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
     """
     with target_session(connector, "validate") as target:
         hold_campaign(spec, target)
-        record = existing_campaign(spec, target)
+        record = prepared_campaign(spec, target)
         if record.phase in FINISHED and record.validation is not None:
             return ValidationEvidence.from_dict(record.validation)
         complete = _receipts_complete(target, record)

@@ -254,3 +254,11 @@ def test_a_live_column_altered_since_stops_the_increment_instead_of_rounding(ord
     assert "altered" in str(increment_gate(orders.spec, orders.connector))
     with pytest.raises(HandoffMissing, match="altered"):
         run_increment(orders.spec, orders.connector, "inc-1")
+
+
+def test_an_edited_manifest_is_not_published_by_its_later_steps(orders: Orders) -> None:
+    load(orders)
+    orders.backfill["allow_empty"] = True
+    for step in (validate, publish, commit_handoff):
+        with pytest.raises(PlanDrift):
+            step(orders.spec, orders.connector, "run-2")
