@@ -16,7 +16,6 @@ from dpone_dagster.campaign.errors import (
     Finding,
     HandoffRefused,
     KeyInvalid,
-    PlanDrift,
     ShadowForeign,
     SourceUnsuitable,
     StateDomainSplit,
@@ -32,6 +31,7 @@ from dpone_dagster.engine.sessions import (
     EXCLUSIVE_WAIT_SECONDS,
     existing_campaign,
     hold_campaign,
+    prove_manifest,
     source_session,
     target_session,
 )
@@ -260,9 +260,7 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
 
 
 def _prove_unchanged(spec: CampaignSpec, source: Source, record: CampaignRecord, intent: Intent) -> None:
-    contract = ColumnContract.from_dict(record.contract)
-    if (record.plan_hash, record.config_hash) != (spec.plan_hash(contract), spec.config_hash(contract)):
-        raise PlanDrift(f"campaign {spec.dataset} ({spec.backfill_id or spec.run_key[:12]}) was prepared differently")
+    prove_manifest(spec, record)
     if record.phase in FINISHED:
         return
     if record.phase is Phase.CANCELLED and intent != "resume":

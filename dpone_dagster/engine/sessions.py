@@ -68,7 +68,16 @@ def prepared_campaign(spec: CampaignSpec, target: Target) -> CampaignRecord:
         PlanDrift: The manifest was edited since.
     """
     record = existing_campaign(spec, target)
+    prove_manifest(spec, record)
+    return record
+
+
+def prove_manifest(spec: CampaignSpec, record: CampaignRecord) -> None:
+    """The manifest is the one that the campaign was prepared with.
+
+    Raises:
+        PlanDrift: It was edited since.
+    """
     contract = ColumnContract.from_dict(record.contract)
     if (record.plan_hash, record.config_hash) != (spec.plan_hash(contract), spec.config_hash(contract)):
         raise PlanDrift(f"campaign {spec.dataset} ({spec.backfill_id or spec.run_key[:12]}) was prepared differently")
-    return record
