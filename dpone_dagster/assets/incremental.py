@@ -1,13 +1,23 @@
 """`incremental`: what changed in the source since the handoff, one increment a run."""
 
-from dagster import AssetExecutionContext, AssetsDefinition, MaterializeResult
+from dagster import AssetExecutionContext, AssetsDefinition, Config, MaterializeResult
+from pydantic import Field
 
 from dpone_dagster.assets.campaign_asset import Events, campaign_asset
 from dpone_dagster.assets.failures import shown_to_dagster
 from dpone_dagster.assets.names import plain_metadata
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.engine.increment import run_increment
+from dpone_dagster.engine.increment import Compare, run_increment
 from dpone_dagster.resources.connections import DponeConnections
+
+
+class IncrementConfig(Config):
+    """What one increment does besides loading the rows that changed."""
+
+    compare: Compare = Field(
+        default="policy",
+        description="`policy` reconciles as the manifest says; `keys` compares all keys, so that deletes are settled.",
+    )
 
 
 def build_incremental(spec: CampaignSpec) -> AssetsDefinition:
@@ -24,9 +34,11 @@ def build_incremental(spec: CampaignSpec) -> AssetsDefinition:
         checks={},
         description=f"`{spec.target}` with what changed in `{spec.source}` since the handoff.",
     )
-    def incremental(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
+    def incremental(
+        context: AssetExecutionContext, config: IncrementConfig, dpone_connections: DponeConnections
+    ) -> Events:
         with shown_to_dagster():
-            done = run_increment(spec, dpone_connections.connector(spec), context.run_id)
+            done = run_increment(spec, dpone_connections.connector(spec), context.run_id, compare=config.compare)
         yield MaterializeResult(
             metadata=plain_metadata(
                 {

@@ -222,6 +222,9 @@ class IncrementBlock(Block):
     reconcile_deletes: Literal["first", "always", "never"] = "first"
     max_delete_fraction: float = Field(default=0.2, ge=0, le=1)
     max_delete_rows: int | None = Field(default=None, ge=0)
+    reconcile_cron: Annotated[str, AfterValidator(a_cron)] | None = Field(
+        default=None, description="When an increment also compares all keys."
+    )
 
 
 class MappingBlock(Block):

@@ -40,9 +40,9 @@ class IncrementPolicy:
         cron: When they run; None for by hand only.
         timezone: Of the cron, an IANA name.
         reconcile_deletes: When keys are reconciled. `never` still runs the first one.
-        delete_mode: Only `hard` so far.
         max_delete_fraction: Stops before deleting more than this part of the target's rows.
         max_delete_rows: Stops before deleting more rows than this; None for no such bound.
+        reconcile_cron: When an increment reconciles whatever `reconcile_deletes` says; None for never.
     """
 
     cron: str | None = None
@@ -50,6 +50,7 @@ class IncrementPolicy:
     reconcile_deletes: Literal["first", "always", "never"] = "first"
     max_delete_fraction: float = 0.2
     max_delete_rows: int | None = None
+    reconcile_cron: str | None = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Literal
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffMissing
@@ -15,6 +16,9 @@ from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.reconcile import delete_vanished
 from dpone_dagster.engine.sessions import EXCLUSIVE_WAIT_SECONDS, source_session, target_session
 from dpone_dagster.ports import ChangeCounts, ChangeRead, ChangeSnapshot, Connector, Target
+
+# What is compared besides the rows that changed: what the manifest says, or every key.
+Compare = Literal["policy", "keys"]
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,16 @@ def increment_gate(spec: CampaignSpec, connector: Connector) -> str | None:
         return _gate(spec, target).reason or None
 
 
-def run_increment(spec: CampaignSpec, connector: Connector, run_id: str) -> IncrementResult:
+def run_increment(
+    spec: CampaignSpec, connector: Connector, run_id: str, *, compare: Compare = "policy"
+) -> IncrementResult:
     """Read what changed since the checkpoint and apply it: stage, delete, update, insert, checkpoint, one transaction.
 
     Args:
         spec: The campaign.
         connector: Opens the connections.
         run_id: The run on whose behalf, for the audit rows.
+        compare: `keys` reconciles whatever the manifest's policy is.
 
     Raises:
         HandoffMissing: No handoff is committed for the live generation.
@@ -96,7 +103,7 @@ def run_increment(spec: CampaignSpec, connector: Connector, run_id: str) -> Incr
             source.read_changes(read) as snapshot,
             target.transaction(),
         ):
-            applied = _apply(spec, target, contract, gate.checkpoint, snapshot)
+            applied = _apply(spec, target, contract, gate.checkpoint, snapshot, compare)
             facts.update(
                 inserted=applied.counts.inserted, updated=applied.counts.updated, deleted=applied.counts.deleted
             )
@@ -122,7 +129,12 @@ class _Applied:
 
 
 def _apply(
-    spec: CampaignSpec, target: Target, contract: ColumnContract, checkpoint: Checkpoint, snapshot: ChangeSnapshot
+    spec: CampaignSpec,
+    target: Target,
+    contract: ColumnContract,
+    checkpoint: Checkpoint,
+    snapshot: ChangeSnapshot,
+    compare: Compare,
 ) -> _Applied:
     target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
     again = _gate(spec, target)
@@ -131,7 +143,8 @@ def _apply(
             again.reason or "another increment or publication came first", next_step="Run the increment again."
         )
     rows = target.changes.stage_rows(spec.target, contract, snapshot.changed_rows())
-    reconcile = not checkpoint.reconciled or spec.increment.reconcile_deletes == "always"
+    always = compare == "keys" or spec.increment.reconcile_deletes == "always"
+    reconcile = always or not checkpoint.reconciled
     deleted = delete_vanished(spec, target, contract, snapshot) if reconcile else 0
     counts = target.changes.upsert(spec.target, contract)
     if not target.publications.advance_checkpoint(

@@ -208,6 +208,10 @@ def test_increments_follow_the_handoff_and_settle_deletes(orders: Orders) -> Non
     assert orders.target_rows() == orders.source_rows()
     quiet = run_increment(orders.spec, orders.connector, "inc-2")
     assert (quiet.inserted, quiet.updated, quiet.deleted, quiet.reconciled) == (0, 0, 0, False)
+    orders.on_source("DELETE FROM public.orders WHERE note = 'changed'")
+    asked = run_increment(orders.spec, orders.connector, "inc-3", compare="keys")
+    assert (asked.deleted, asked.reconciled) == (20, True)
+    assert orders.target_rows() == orders.source_rows()
 
 
 def test_a_vanished_source_does_not_empty_the_target_by_increment(orders: Orders) -> None:

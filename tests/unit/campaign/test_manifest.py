@@ -121,6 +121,7 @@ def test_everything_that_is_written_arrives() -> None:
                 "reconcile_deletes": "always",
                 "max_delete_fraction": 0.5,
                 "max_delete_rows": 1000,
+                "reconcile_cron": "0 4 * * sun",
             },
             "owners": ["team:data", "a@example.org"],
             "tags": {"tier": "gold"},
@@ -137,7 +138,7 @@ def test_everything_that_is_written_arrives() -> None:
     assert spec.allow_empty
     assert spec.publication.artifact_scope == "campaign"
     assert spec.state == StatePolicy("system", "mssql_state", "external")
-    assert spec.increment == IncrementPolicy("30 5 * * mon-fri", "Europe/Paris", "always", 0.5, 1000)
+    assert spec.increment == IncrementPolicy("30 5 * * mon-fri", "Europe/Paris", "always", 0.5, 1000, "0 4 * * sun")
     assert (spec.owners, spec.tags) == (("team:data", "a@example.org"), {"tier": "gold"})
     (note,) = parsed.notes
     assert note.path == f"{BACKFILL}.lease_ttl_minutes"
