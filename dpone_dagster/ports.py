@@ -21,6 +21,7 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Chunk, Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt, ReceiptTotals
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, SourceIdentity
 
 Wire = Literal["pgcopy", "arrow"]
@@ -256,23 +257,6 @@ class KeyQuality:
 
     null_keys: int
     duplicate_keys: int
-
-
-@dataclass(frozen=True)
-class ChunkSelection:
-    """Chunk indexes a run may claim: half-open, sorted, disjoint ranges."""
-
-    ranges: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def all(cls, chunk_count: int) -> ChunkSelection:
-        """Every chunk of the plan."""
-        return cls(((0, chunk_count),))
-
-    @property
-    def count(self) -> int:
-        """How many chunks are selected."""
-        return sum(stop - start for start, stop in self.ranges)
 
 
 class Fence(Protocol):

@@ -30,10 +30,11 @@ from dpone_dagster.assets.names import asset_key, campaign_job_name, kinds_of, p
 from dpone_dagster.assets.watchdog import run_is_alive
 from dpone_dagster.campaign.errors import ChunkFailed, StoppedByPeer
 from dpone_dagster.campaign.ledger import Worker
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.load import LaneResult, collect, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
-from dpone_dagster.ports import ChunkSelection, Connector
+from dpone_dagster.ports import Connector
 from dpone_dagster.resources.connections import DponeConnections
 
 # Dagster writes one event a partition when collect is done; one by one that costs 14 ms each.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.watermark import Anchor
 
@@ -56,6 +57,19 @@ PHASE_MOVES: Mapping[Phase, frozenset[Phase]] = {
     Phase.CANCELLED: frozenset({Phase.RECOVERABLE, Phase.SEALED}),
 }
 
+CANCELLABLE = frozenset(phase for phase, to in PHASE_MOVES.items() if Phase.CANCELLED in to) | {Phase.CANCELLED}
+
+# Fields of a campaign that a move may change besides the phase.
+CHANGEABLE = (
+    "stop_reason",
+    "cancel_reason",
+    "cancel_requested_by",
+    "seal_horizon",
+    "validation",
+    "receipt_id",
+    "diagnostics",
+)
+
 CHUNK_MOVES: Mapping[ChunkState, frozenset[ChunkState]] = {
     ChunkState.PENDING: frozenset({ChunkState.RUNNING}),
     # running → running is a takeover: the claimer holds the lock of a worker that is gone.
@@ -69,6 +83,33 @@ CHUNK_MOVES: Mapping[ChunkState, frozenset[ChunkState]] = {
 def may_move(old: Phase, new: Phase) -> bool:
     """Whether a campaign may go from one phase to another."""
     return new in PHASE_MOVES[old]
+
+
+def require_move(old: Iterable[Phase], new: Phase, changes: Iterable[str]) -> None:
+    """Refuse a move that no campaign may make, or a change of what stays.
+
+    Args:
+        old: Phases it may start from; staying where it is is no move.
+        new: The phase after it.
+        changes: Names of the fields it changes besides.
+
+    Raises:
+        DponeError: There is no such move.
+    """
+    illegal = sorted(phase for phase in old if phase is not new and not may_move(phase, new))
+    if illegal or not set(changes) <= set(CHANGEABLE):
+        raise DponeError(f"no move from {illegal} to {new} with {sorted(changes)} exists")
+
+
+def claimable_states(*, failed_only: bool) -> list[str]:
+    """States in which a chunk may be claimed without taking it over, as they are stored."""
+    states = [ChunkState.FAILED] if failed_only else [ChunkState.FAILED, ChunkState.PENDING, ChunkState.LEASE_EXPIRED]
+    return [str(state) for state in states]
+
+
+def failure_text(error: DponeError) -> str:
+    """What a failed chunk's row says; without the one character that no server's text can hold."""
+    return "\n".join([error.message, *map(str, error.findings)]).replace("\x00", "\ufffd")
 
 
 @dataclass(frozen=True)
@@ -216,6 +257,10 @@ class Claim:
     chunk_index: int
     epoch: int
     worker: Worker
+
+    def stop_reason(self, error: DponeError) -> str:
+        """What the campaign's stop token says after this chunk failed."""
+        return f"chunk {self.chunk_index} failed: {error.code}"
 
 
 @dataclass(frozen=True)

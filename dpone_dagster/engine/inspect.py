@@ -9,10 +9,11 @@ from dpone_dagster.campaign.errors import DponeError, Finding
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Holder, Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import PublicationReceipt
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.prepare import prove_campaign
 from dpone_dagster.engine.sessions import source_session, target_session
-from dpone_dagster.ports import ChunkSelection, Connector, Target
+from dpone_dagster.ports import Connector, Target
 
 _SHOWN_FAILURES = 20
 

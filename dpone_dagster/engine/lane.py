@@ -7,10 +7,11 @@ import time
 from dpone_dagster.campaign.errors import ConnectionLost, DponeError, LeaseLost, ServerUnreachable
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkState, Claim, Worker
 from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.sessions import existing_campaign
-from dpone_dagster.ports import ChunkSelection, Connector, Source, Target
+from dpone_dagster.ports import Connector, Source, Target
 
 _JOIN_SECONDS = 30.0
 # A dead session of ours frees its locks when the server sees it; keepalives make that seconds.

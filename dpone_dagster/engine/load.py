@@ -22,12 +22,13 @@ from dpone_dagster.campaign.ledger import LOADABLE, CampaignRecord, ChunkRecord,
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.chunk import load_chunk
 from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.lane import LaneSessions
 from dpone_dagster.engine.sessions import existing_campaign, target_session
-from dpone_dagster.ports import ChunkSelection, Connector
+from dpone_dagster.ports import Connector
 
 _CANDIDATES = 16
 _QUIET_WAIT_SECONDS = 1.0

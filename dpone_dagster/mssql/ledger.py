@@ -4,47 +4,36 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.campaign.identity import canonical_json
 from dpone_dagster.campaign.ledger import (
+    CANCELLABLE,
     LEASE_TTL_SECONDS,
     LOADABLE,
-    PHASE_MOVES,
     CampaignRecord,
     ChunkRecord,
-    ChunkState,
     Claim,
     Phase,
     Worker,
-    may_move,
+    claimable_states,
+    failure_text,
+    require_move,
 )
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
+from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
+from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
 from dpone_dagster.mssql import provisioning
-from dpone_dagster.mssql.ledger_rows import (
-    CHANGEABLE,
-    campaign_record,
-    campaign_row,
-    chunk_record,
-    column_value,
-    receipt_record,
-    utc_text,
-)
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted
 from dpone_dagster.mssql.session import UNBOUNDED, Session
-from dpone_dagster.ports import ChunkSelection
+from dpone_dagster.mssql.statevalues import read, stored
 
-# Multiples of the golden ratio spread any number of lanes evenly over the chunks.
-_GOLDEN = 0.618_033_988_749_894_9
 _CHUNKS_A_STATEMENT = 2_000
-_EVERY_CHUNK = ChunkSelection(((0, 2**31 - 1),))
 _ALL = 2**31 - 1
-_CANCELLABLE = [str(phase) for phase, to in PHASE_MOVES.items() if Phase.CANCELLED in to] + [str(Phase.CANCELLED)]
-_TIMES = frozenset({"anchor_taken_at"})
 
 
 class MssqlLedger:
@@ -80,7 +69,7 @@ class MssqlLedger:
             self._session.changed(self._queries["touch_campaign"], run_key)
         query = "campaign" if self._session.in_transaction else "campaign_seen"
         found = self._session.records(self._queries["campaign_locked" if lock else query], run_key)
-        return campaign_record(found[0]) if found else None
+        return campaign_record(read(found[0])) if found else None
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:
         """Insert the campaign and all its chunks, in constant memory, in the caller's transaction."""
@@ -88,33 +77,31 @@ class MssqlLedger:
             raise DponeError("a campaign and its chunks are created in one transaction, and there is none")
         row = campaign_row(record)
         columns = ", ".join(quoted(name) for name in row)
-        marks = ", ".join("CAST(? AS datetime2(6))" if name in _TIMES else "?" for name in row)
-        self._session.changed(self._filled("create_campaign", columns=columns, marks=marks), *row.values())
-        stored = self._create_chunks(record.run_key, plan)
-        if stored != record.chunk_count:
-            raise DponeError(f"{stored} chunks were stored, not {record.chunk_count}")
+        marks = ", ".join("CAST(? AS datetime2(6))" if isinstance(value, datetime) else "?" for value in row.values())
+        self._session.changed(self._filled("create_campaign", columns=columns, marks=marks), *map(stored, row.values()))
+        made = self._create_chunks(record.run_key, plan)
+        if made != record.chunk_count:
+            raise DponeError(f"{made} chunks were stored, not {record.chunk_count}")
 
     def _create_chunks(self, run_key: str, plan: Plan) -> int:
-        stored = 0
+        made = 0
         lines = ([chunk.index, chunk.lower, chunk.upper, int(chunk.upper_inclusive)] for chunk in plan)
         while block := list(itertools.islice(lines, _CHUNKS_A_STATEMENT)):
             text = json.dumps(block, separators=(",", ":"))
-            stored += self._session.changed(self._queries["create_chunks"], run_key, text, seconds=UNBOUNDED)
-        return stored
+            made += self._session.changed(self._queries["create_chunks"], run_key, text, seconds=UNBOUNDED)
+        return made
 
     def move(self, run_key: str, old: frozenset[Phase], new: Phase, **changes: object) -> bool:
         """CAS on the phase; `changes` are further `CampaignRecord` fields. False if the phase was not in `old`.
 
         A move to `published` also requires that no cancel is recorded.
         """
-        illegal = [str(phase) for phase in old if phase is not new and not may_move(phase, new)]
-        if illegal or not changes.keys() <= set(CHANGEABLE):
-            raise DponeError(f"no move from {sorted(illegal)} to {new} with {sorted(changes)} exists")
+        require_move(old, new, changes)
         assignments = "".join(f", {quoted(name)} = ?" for name in changes)
         return self._moved(
             self._filled("move", assignments=assignments, old=_marks(old)),
             str(new),
-            *(column_value(name, value) for name, value in changes.items()),
+            *changes.values(),
             run_key,
             *map(str, old),
             int(new is Phase.PUBLISHED),
@@ -126,8 +113,8 @@ class MssqlLedger:
 
     def cancel(self, run_key: str, reason: str, requested_by: str) -> bool:
         """Record a cancel and move to `cancelled`; False if published already."""
-        query = self._filled("cancel", old=_marks(_CANCELLABLE))
-        return self._moved(query, reason, requested_by, run_key, *_CANCELLABLE)
+        query = self._filled("cancel", old=_marks(CANCELLABLE))
+        return self._moved(query, reason, requested_by, run_key, *map(str, CANCELLABLE))
 
     # ------------------------------------------------------------ chunks
 
@@ -135,12 +122,10 @@ class MssqlLedger:
         self, run_key: str, worker: Worker, selection: ChunkSelection, *, failed_only: bool, limit: int
     ) -> list[ChunkRecord]:
         """Chunks this worker might claim, spread by lane number; running ones of other sessions come last."""
-        states = (
-            [ChunkState.FAILED] if failed_only else [ChunkState.FAILED, ChunkState.PENDING, ChunkState.LEASE_EXPIRED]
-        )
-        ranges = _json_ranges(_rotated(selection, worker.lane))
+        states = claimable_states(failed_only=failed_only)
+        ranges = _json_ranges(selection.seen_from(worker.lane))
         query = self._filled("candidates_free", states=_marks(states))
-        found = self._session.records(query, limit, ranges, limit, run_key, *map(str, states), worker.run_id)
+        found = self._session.records(query, limit, ranges, limit, run_key, *states, worker.run_id)
         if len(found) < limit and not failed_only:
             session = self._session
             found += session.records(
@@ -149,9 +134,9 @@ class MssqlLedger:
                 ranges,
                 run_key,
                 session.session_id,
-                utc_text(session.login_at),
+                stored(session.login_at),
             )
-        return [chunk_record(row) for row in found]
+        return [chunk_record(read(row)) for row in found]
 
     def claim(self, run_key: str, seen: ChunkRecord, worker: Worker) -> Claim | None:
         """CAS (state, epoch) as seen → running, epoch + 1, if the campaign's phase allows loading.
@@ -165,7 +150,7 @@ class MssqlLedger:
             worker.host,
             worker.pid,
             self._session.session_id,
-            utc_text(self._session.login_at),
+            stored(self._session.login_at),
             LEASE_TTL_SECONDS,
             run_key,
             seen.index,
@@ -186,12 +171,11 @@ class MssqlLedger:
 
     def fail(self, claim: Claim, error: DponeError, *, stop: bool) -> bool:
         """CAS running → failed with code and message; with `stop` also set the campaign's stop token."""
-        text = "\n".join([error.message, *(str(finding) for finding in error.findings)]).replace("\x00", "�")
+        text = failure_text(error)
         with self._session.transaction():
             failed = self._moved(self._queries["fail"], error.code, text, claim.worker.run_id, *_named(claim))
             if failed and stop:
-                reason = f"chunk {claim.chunk_index} failed: {error.code}"
-                self._moved(self._queries["stop_after_failure"], reason, claim.run_key)
+                self._moved(self._queries["stop_after_failure"], claim.stop_reason(error), claim.run_key)
         return failed
 
     def give_back(self, claim: Claim) -> bool:
@@ -200,7 +184,7 @@ class MssqlLedger:
 
     def progress(self, run_key: str, selection: ChunkSelection | None = None) -> Progress:
         """Counters, aggregated by the server."""
-        ranges = _json_ranges((selection or _EVERY_CHUNK).ranges)
+        ranges = _json_ranges((selection or EVERY_CHUNK).ranges)
         (row,) = self._session.records(self._queries["progress"], ranges, run_key)
         started, finished, now = row.pop("started_at"), row.pop("finished_at"), row.pop("now_at")
         until = now if row["running"] else finished
@@ -222,14 +206,14 @@ class MssqlLedger:
             len(only),
             *wanted,
         )
-        return [chunk_record(row) for row in rows]
+        return [chunk_record(read(row)) for row in rows]
 
     # ------------------------------------------------------------ receipts
 
     def receipt(self, run_key: str, chunk_index: int) -> ChunkReceipt | None:
         """The committed receipt of a chunk; final if the chunk's lock is held."""
         found = self._session.records(self._queries["receipt"], run_key, chunk_index)
-        return receipt_record(found[0]) if found else None
+        return receipt_record(read(found[0])) if found else None
 
     def receipt_totals(self, record: CampaignRecord) -> ReceiptTotals:
         """Sums over all receipts of the campaign."""
@@ -247,11 +231,11 @@ class MssqlLedger:
         """Close it; facts of earlier steps stay."""
         row = self._session.row(self._queries["load_facts"], load_id)
         merged = {**(json.loads(row[0]) if row else {}), **facts}
-        self._moved(self._queries["finish_load"], status, canonical_json(merged), load_id)
+        self._moved(self._queries["finish_load"], status, merged, load_id)
 
     def record_step(self, load_id: str, step: str, status: str, seconds: float, facts: Mapping[str, object]) -> None:
         """Append a row to `__dpone__load_steps`."""
-        self._moved(self._queries["record_step"], load_id, step, status, seconds, canonical_json(dict(facts)))
+        self._moved(self._queries["record_step"], load_id, step, status, seconds, facts)
 
     # ------------------------------------------------------------ statements
 
@@ -259,10 +243,10 @@ class MssqlLedger:
         return filled(self._queries[query], **parts)
 
     def _moved(self, statement: str, *values: object) -> bool:
-        return self._session.changed(statement, *values) == 1
+        return self._session.changed(statement, *map(stored, values)) == 1
 
 
-def _marks(values: Sequence[object] | frozenset[Phase]) -> str:
+def _marks(values: Collection[object]) -> str:
     return ", ".join("?" for _ in values)
 
 
@@ -272,16 +256,3 @@ def _named(claim: Claim) -> tuple[str, int, int]:
 
 def _json_ranges(ranges: Sequence[tuple[int, int]]) -> str:
     return json.dumps([[start, stop, place] for place, (start, stop) in enumerate(ranges)])
-
-
-def _rotated(selection: ChunkSelection, lane: int) -> list[tuple[int, int]]:
-    """The selection's ranges, begun at this lane's own place and continued around."""
-    skip = int(selection.count * (lane * _GOLDEN % 1.0))
-    head: list[tuple[int, int]] = []
-    for place, (start, stop) in enumerate(selection.ranges):
-        if skip < stop - start:
-            tail = [(start, start + skip)] if skip else []
-            return [(start + skip, stop), *selection.ranges[place + 1 :], *head, *tail]
-        skip -= stop - start
-        head.append((start, stop))
-    return head

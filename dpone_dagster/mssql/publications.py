@@ -8,11 +8,12 @@ from typing import Any
 from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRefused
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.receipts import PublicationReceipt
+from dpone_dagster.campaign.staterows import anchor_of, anchor_row
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint
 from dpone_dagster.mssql.faults import UNIQUE_VIOLATION, ServerError
-from dpone_dagster.mssql.ledger_rows import anchor_of, anchor_row, utc
 from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.session import Session
+from dpone_dagster.mssql.statevalues import read, stored
 
 _RECEIPT_FIELDS = tuple(field.name for field in fields(PublicationReceipt))
 _WRITTEN = tuple(name for name in _RECEIPT_FIELDS if name != "published_at")
@@ -106,12 +107,11 @@ class MssqlPublications:
 
     def advance_checkpoint(self, checkpoint: Checkpoint, to: Anchor, *, reconciled: bool) -> bool:
         """CAS on the revision; never backwards, never to another server's ids."""
-        row = anchor_row(to)
         return self._moved(
             "advance",
             to.xid,
             to.identity.timeline,
-            row["anchor_taken_at"],
+            to.taken_at,
             reconciled,
             checkpoint.target,
             checkpoint.generation,
@@ -122,19 +122,17 @@ class MssqlPublications:
         )
 
     def _moved(self, query: str, *values: object) -> bool:
-        return self._session.changed(self._queries[query], *values) == 1
+        return self._session.changed(self._queries[query], *map(stored, values)) == 1
 
     def _record(self, query: str, *values: object) -> dict[str, Any] | None:
         found = self._session.records(self._queries[query], *values)
-        return found[0] if found else None
+        return read(found[0]) if found else None
 
 
 def _receipt(row: dict[str, Any] | None) -> PublicationReceipt | None:
     if row is None:
         return None
-    return PublicationReceipt(
-        **{**{name: row[name] for name in _RECEIPT_FIELDS}, "published_at": utc(row["published_at"])}
-    )
+    return PublicationReceipt(**{name: row[name] for name in _RECEIPT_FIELDS})
 
 
 def _checkpoint(row: dict[str, Any]) -> Checkpoint:

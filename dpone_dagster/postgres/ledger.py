@@ -6,43 +6,33 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from psycopg import pq, sql
-from psycopg.types.json import Jsonb
 
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import (
+    CANCELLABLE,
+    CHANGEABLE,
     LEASE_TTL_SECONDS,
     LOADABLE,
-    PHASE_MOVES,
     CampaignRecord,
     ChunkRecord,
-    ChunkState,
     Claim,
     Phase,
     Worker,
-    may_move,
+    claimable_states,
+    failure_text,
+    require_move,
 )
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
-from dpone_dagster.ports import ChunkSelection
+from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
+from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
 from dpone_dagster.postgres import provisioning
-from dpone_dagster.postgres.ledger_rows import (
-    CHANGEABLE,
-    campaign_record,
-    campaign_row,
-    chunk_record,
-    column_value,
-    receipt_record,
-)
 from dpone_dagster.postgres.queries import statement
 from dpone_dagster.postgres.session import Session, translated
 from dpone_dagster.postgres.staterows import StateRows
 
-# Multiples of the golden ratio spread any number of lanes evenly over the chunks.
-_GOLDEN = 0.618_033_988_749_894_9
 _COPY_LINES = 1_000
-_EVERY_CHUNK = ChunkSelection(((0, 2**31 - 1),))
-_CANCELLABLE = [str(phase) for phase, to in PHASE_MOVES.items() if Phase.CANCELLED in to] + [str(Phase.CANCELLED)]
 
 
 class PostgresLedger:
@@ -98,10 +88,8 @@ class PostgresLedger:
 
         A move to `published` also requires that no cancel is recorded.
         """
-        illegal = [str(phase) for phase in old if phase is not new and not may_move(phase, new)]
-        if illegal or not changes.keys() <= set(CHANGEABLE):
-            raise DponeError(f"no move from {sorted(illegal)} to {new} with {sorted(changes)} exists")
-        values = {name: column_value(name, changes.get(name)) for name in CHANGEABLE}
+        require_move(old, new, changes)
+        values = {name: changes.get(name) for name in CHANGEABLE}
         return self._statements.moved(
             "move", run_key=run_key, old=[str(phase) for phase in old], new=str(new), changed=list(changes), **values
         )
@@ -112,9 +100,8 @@ class PostgresLedger:
 
     def cancel(self, run_key: str, reason: str, requested_by: str) -> bool:
         """Record a cancel and move to `cancelled`; False if published already."""
-        return self._statements.moved(
-            "cancel", run_key=run_key, reason=reason, requested_by=requested_by, old=_CANCELLABLE
-        )
+        old = [str(phase) for phase in CANCELLABLE]
+        return self._statements.moved("cancel", run_key=run_key, reason=reason, requested_by=requested_by, old=old)
 
     # ------------------------------------------------------------ chunks
 
@@ -122,13 +109,9 @@ class PostgresLedger:
         self, run_key: str, worker: Worker, selection: ChunkSelection, *, failed_only: bool, limit: int
     ) -> list[ChunkRecord]:
         """Chunks this worker might claim, spread by lane number; running ones of other sessions come last."""
-        states = (
-            [ChunkState.FAILED] if failed_only else [ChunkState.FAILED, ChunkState.PENDING, ChunkState.LEASE_EXPIRED]
-        )
-        values: dict[str, object] = {"run_key": run_key, **_bounds(_rotated(selection, worker.lane))}
-        found = self._statements.rows(
-            "candidates_free", **values, states=[str(state) for state in states], run_id=worker.run_id, limit=limit
-        )
+        states = claimable_states(failed_only=failed_only)
+        values: dict[str, object] = {"run_key": run_key, **_bounds(selection.seen_from(worker.lane))}
+        found = self._statements.rows("candidates_free", **values, states=states, run_id=worker.run_id, limit=limit)
         if len(found) < limit and not failed_only:
             found += self._statements.rows("candidates_running", **values, limit=limit - len(found))
         return [chunk_record(row) for row in found]
@@ -165,14 +148,13 @@ class PostgresLedger:
 
     def fail(self, claim: Claim, error: DponeError, *, stop: bool) -> bool:
         """CAS running → failed with code and message; with `stop` also set the campaign's stop token."""
-        text = "\n".join([error.message, *(str(finding) for finding in error.findings)])
         row = self._statements.row(
             "fail",
             **_named(claim),
             code=error.code,
-            error=text.replace("\x00", "�"),  # the one character that the server's text cannot hold
+            error=failure_text(error),
             run_id=claim.worker.run_id,
-            stop_reason=f"chunk {claim.chunk_index} failed: {error.code}" if stop else None,
+            stop_reason=claim.stop_reason(error) if stop else None,
         )
         return row is not None and row["failed"] == 1
 
@@ -182,7 +164,7 @@ class PostgresLedger:
 
     def progress(self, run_key: str, selection: ChunkSelection | None = None) -> Progress:
         """Counters, aggregated by the server."""
-        row = self._statements.row("progress", run_key=run_key, **_bounds((selection or _EVERY_CHUNK).ranges))
+        row = self._statements.row("progress", run_key=run_key, **_bounds((selection or EVERY_CHUNK).ranges))
         if row is None:
             raise DponeError("the server returned no counters")
         rows = row.pop("rows")
@@ -221,13 +203,11 @@ class PostgresLedger:
 
     def finish_load(self, load_id: str, status: str, facts: Mapping[str, object]) -> None:
         """Close it."""
-        self._statements.moved("finish_load", load_id=load_id, status=status, facts=Jsonb(dict(facts)))
+        self._statements.moved("finish_load", load_id=load_id, status=status, facts=facts)
 
     def record_step(self, load_id: str, step: str, status: str, seconds: float, facts: Mapping[str, object]) -> None:
         """Append a row to `__dpone__load_steps`."""
-        self._statements.moved(
-            "record_step", load_id=load_id, step=step, status=status, seconds=seconds, facts=Jsonb(dict(facts))
-        )
+        self._statements.moved("record_step", load_id=load_id, step=step, status=status, seconds=seconds, facts=facts)
 
 
 def _named(claim: Claim) -> dict[str, object]:
@@ -236,19 +216,6 @@ def _named(claim: Claim) -> dict[str, object]:
 
 def _bounds(ranges: Sequence[tuple[int, int]]) -> dict[str, list[int]]:
     return {"starts": [start for start, _ in ranges], "stops": [stop for _, stop in ranges]}
-
-
-def _rotated(selection: ChunkSelection, lane: int) -> list[tuple[int, int]]:
-    """The selection's ranges, begun at this lane's own place and continued around."""
-    skip = int(selection.count * (lane * _GOLDEN % 1.0))
-    head: list[tuple[int, int]] = []
-    for place, (start, stop) in enumerate(selection.ranges):
-        if skip < stop - start:
-            tail = [(start, start + skip)] if skip else []
-            return [(start + skip, stop), *selection.ranges[place + 1 :], *head, *tail]
-        skip -= stop - start
-        head.append((start, stop))
-    return head
 
 
 def _copy_blocks(run_key: str, plan: Plan) -> Iterator[bytes]:

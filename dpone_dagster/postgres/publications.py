@@ -10,8 +10,8 @@ from psycopg import errors as pg
 from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRefused
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.receipts import PublicationReceipt
+from dpone_dagster.campaign.staterows import anchor_of, anchor_row
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint
-from dpone_dagster.postgres.ledger_rows import anchor_of, anchor_row
 from dpone_dagster.postgres.session import Session, translated
 from dpone_dagster.postgres.staterows import StateRows
 

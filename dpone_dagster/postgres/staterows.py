@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from psycopg import Cursor
 from psycopg.rows import DictRow, dict_row
+from psycopg.types.json import Jsonb
 
 from dpone_dagster.postgres.queries import in_schema
 from dpone_dagster.postgres.session import Session, translated
@@ -25,9 +27,10 @@ class StateRows:
         self._queries = in_schema(file_name, state_schema)
 
     def execute(self, query: str, **values: object) -> Cursor[DictRow]:
-        """Run one statement; the driver's errors come as they are."""
+        """Run one statement; plain data goes as jsonb, and the driver's errors come as they are."""
         cursor = self._session.connection.cursor(row_factory=dict_row)
-        return cursor.execute(self._queries[query], values)
+        stored = {name: Jsonb(dict(value)) if isinstance(value, Mapping) else value for name, value in values.items()}
+        return cursor.execute(self._queries[query], stored)
 
     def moved(self, query: str, **values: object) -> bool:
         """Run one statement; whether it touched exactly one row."""

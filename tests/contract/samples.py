@@ -10,8 +10,8 @@ from dpone_dagster.campaign.ledger import CampaignRecord, Claim, Worker
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
 from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, SourceIdentity
-from dpone_dagster.ports import ChunkSelection
 from tests.contract.conftest import Parts
 
 RUN_KEY = "a" * 64

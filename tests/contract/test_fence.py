@@ -9,7 +9,7 @@ import time
 import pytest
 
 from dpone_dagster.campaign.errors import DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
-from dpone_dagster.ports import ChunkSelection
+from dpone_dagster.campaign.selection import ChunkSelection
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import RUN_KEY, TARGET, claim, start
 

@@ -12,7 +12,7 @@ import pytest
 from dpone_dagster.campaign.errors import CatalogDrift, DponeError, Finding, StateVersionNewer
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Claim, Phase
 from dpone_dagster.campaign.receipts import ReceiptTotals
-from dpone_dagster.ports import ChunkSelection
+from dpone_dagster.campaign.selection import ChunkSelection
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import RUN_KEY, campaign, claim, plan, receipt, start, worker
 

@@ -17,8 +17,8 @@ import pytest
 
 from demo.embedded import Embedded
 from dpone_dagster.campaign.ledger import ChunkState
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.prepare import prepare
-from dpone_dagster.ports import ChunkSelection
 from tests.engine.campaign import Seen, finish, lane
 from tests.mssql_orders import MssqlOrders, make_mssql_orders
 

@@ -10,12 +10,12 @@ from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.load import LaneResult, collect, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import validate
-from dpone_dagster.ports import ChunkSelection
 from tests.orders import Orders
 
 

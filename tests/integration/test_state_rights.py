@@ -9,7 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.ports import ChunkSelection
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.postgres.fence import PostgresFence
 from dpone_dagster.postgres.ledger import PostgresLedger
 from dpone_dagster.postgres.session import Session

@@ -1,11 +1,13 @@
-"""Reads and writes the ledger's rows as the domain's records."""
+"""State rows: the ledger's records as columns by name, and back, in plain values.
+
+Times carry their zone and JSON columns are plain data here. An adapter turns these into what its driver takes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
-
-from psycopg.types.json import Jsonb
 
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Phase, Worker
 from dpone_dagster.campaign.names import TableRef
@@ -14,56 +16,17 @@ from dpone_dagster.campaign.watermark import Anchor, SourceIdentity
 
 Row = Mapping[str, Any]
 
-# Columns that are fields of the same name on both sides.
-_CAMPAIGN_FIELDS = (
-    "run_key",
-    "dataset",
-    "backfill_id",
-    "chunk_count",
-    "plan_hash",
-    "config_hash",
-    "contract",
-    "contract_hash",
-    "source_digest",
-    "shadow_digest",
-    "object_contract",
-    "object_contract_sha256",
-    "live_object_id",
-    "live_generation",
-    "predecessor_receipt",
-    "shadow_object_id",
-    "digest_key",
-    "stop_reason",
-    "cancel_reason",
-    "cancel_requested_by",
-    "seal_horizon",
-    "validation",
-    "receipt_id",
-    "diagnostics",
-)
-_JSON = frozenset({"contract", "object_contract", "validation", "diagnostics"})
 _TABLES = ("target", "shadow", "backup")
-
-# What a move may change besides the phase.
-CHANGEABLE = (
-    "stop_reason",
-    "cancel_reason",
-    "cancel_requested_by",
-    "seal_horizon",
-    "validation",
-    "receipt_id",
-    "diagnostics",
+_SERVER_TIMES = ("created_at", "updated_at")
+# Columns that bear the field's name and hold its value.
+_PLAIN = tuple(
+    field.name for field in fields(CampaignRecord) if field.name not in {*_TABLES, *_SERVER_TIMES, "anchor", "phase"}
 )
-
-
-def column_value(name: str, value: object) -> object:
-    """A field's value as its column takes it."""
-    return Jsonb(value) if name in _JSON and value is not None else value
 
 
 def campaign_row(record: CampaignRecord) -> dict[str, object]:
-    """The columns of a campaign."""
-    row = {name: column_value(name, getattr(record, name)) for name in _CAMPAIGN_FIELDS}
+    """The columns of a campaign that a writer gives; its times are the server's."""
+    row = {name: getattr(record, name) for name in _PLAIN}
     for name in _TABLES:
         table: TableRef = getattr(record, name)
         row |= {f"{name}_schema": table.schema, f"{name}_name": table.name}
@@ -74,12 +37,10 @@ def campaign_record(row: Row) -> CampaignRecord:
     """The campaign of a row."""
     tables: dict[str, Any] = {name: TableRef(row[f"{name}_schema"], row[f"{name}_name"]) for name in _TABLES}
     return CampaignRecord(
-        **{name: row[name] for name in _CAMPAIGN_FIELDS},
+        **{name: row[name] for name in (*_PLAIN, *_SERVER_TIMES)},
         **tables,
         anchor=anchor_of(row),
         phase=Phase(row["phase"]),
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
     )
 
 
