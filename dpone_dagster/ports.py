@@ -330,6 +330,10 @@ class Ledger(Protocol):
         """Read the committed campaign row; `lock` keeps it until the transaction ends."""
         ...
 
+    def unfinished(self, target: TableRef) -> list[str]:
+        """Run keys of the target's campaigns that are neither published nor cancelled, by run key."""
+        ...
+
     def create(self, record: CampaignRecord, plan: Plan) -> None:
         """Insert the campaign and all its chunks, in constant memory, in the caller's transaction."""
         ...

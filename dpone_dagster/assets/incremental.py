@@ -47,6 +47,8 @@ def build_incremental(spec: CampaignSpec) -> AssetsDefinition:
                     "updated": done.updated,
                     "deleted": done.deleted,
                     "reconciled": done.reconciled,
+                    "lag_transactions": done.lag_transactions,
+                    "lag_seconds": round(done.lag_seconds, 3),
                     "anchor_from": str(done.anchor_from.xid),
                     "anchor_to": str(done.anchor_to.xid),
                     "seconds": round(done.seconds, 3),

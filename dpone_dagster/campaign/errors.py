@@ -213,7 +213,7 @@ class CampaignCancelled(Refused):
 
 
 class CampaignActive(DponeError):
-    """Another run holds the campaign."""
+    """Another run holds the campaign, or the target that both would write."""
 
     code = "CAMPAIGN_ACTIVE"
     exit_code = 3
@@ -321,7 +321,7 @@ class HandoffRefused(Refused):
     next_step = "Use the `handoff_id` of this source and target, or a new one."
 
 
-class HandoffMissing(DponeError):
+class HandoffMissing(Refused):
     """No handoff is committed for the live generation, so increments have nothing to start from."""
 
     code = "HANDOFF_MISSING"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpone_dagster.campaign.contract import ColumnContract
-from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffMissing
+from dpone_dagster.campaign.errors import CampaignActive, DponeError, GenerationStale, HandoffMissing
 from dpone_dagster.campaign.identity import sha256_of
 from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.reconcile import delete_vanished
-from dpone_dagster.engine.sessions import EXCLUSIVE_WAIT_SECONDS, source_session, target_session
+from dpone_dagster.engine.sessions import hold_target, prove_no_campaign, source_session, target_session
 from dpone_dagster.ports import ChangeCounts, ChangeRead, ChangeSnapshot, Connector, Target
 
 # What is compared besides the rows that changed: what the manifest says, or every key.
@@ -45,6 +45,16 @@ class IncrementResult:
     anchor_to: Anchor
     seconds: float
 
+    @property
+    def lag_transactions(self) -> int:
+        """Transactions of the source since the increment before, committed or not: what this one caught up."""
+        return self.anchor_to.xid - self.anchor_from.xid
+
+    @property
+    def lag_seconds(self) -> float:
+        """Seconds since the increment before, by the source's clock."""
+        return (self.anchor_to.taken_at - self.anchor_from.taken_at).total_seconds()
+
 
 @dataclass(frozen=True)
 class _Gate:
@@ -62,8 +72,34 @@ def increment_gate(spec: CampaignSpec, connector: Connector) -> str | None:
         spec: The campaign.
         connector: Opens the connection.
     """
+    try:
+        prove_gate(spec, connector)
+    except (HandoffMissing, CampaignActive) as error:
+        return error.message
+    return None
+
+
+def prove_gate(spec: CampaignSpec, connector: Connector) -> None:
+    """An increment may run now. Changes nothing.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connection.
+
+    Raises:
+        HandoffMissing: No handoff is committed for the live generation.
+        CampaignActive: A campaign of the same target is at work.
+    """
     with target_session(connector, "increment gate") as target:
-        return _gate(spec, target).reason or None
+        _open_gate(spec, target)
+
+
+def _open_gate(spec: CampaignSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
+    gate = _gate(spec, target)
+    if gate.record is None or gate.checkpoint is None:
+        raise HandoffMissing(gate.reason)
+    prove_no_campaign(target, spec.target)
+    return gate.record, gate.checkpoint
 
 
 def run_increment(
@@ -79,31 +115,30 @@ def run_increment(
 
     Raises:
         HandoffMissing: No handoff is committed for the live generation.
+        CampaignActive: A campaign of the same target is at work, or another increment is.
         IncrementRefused: The watermark is too old or ahead of the source, or too many rows would be deleted.
         CatalogDrift: The source changed since the campaign was prepared.
         SourceChanged: The source is another server or timeline.
     """
     started = time.monotonic()
     with target_session(connector, "increment") as target, source_session(connector, "increment") as source:
-        gate = _gate(spec, target)
-        if gate.record is None or gate.checkpoint is None:
-            raise HandoffMissing(gate.reason)
-        contract = ColumnContract.from_dict(gate.record.contract)
+        record, checkpoint = _open_gate(spec, target)
+        contract = ColumnContract.from_dict(record.contract)
         read = ChangeRead(
             table=spec.source,
             contract=contract,
-            source_digest=gate.record.source_digest,
-            since=gate.checkpoint.anchor,
-            digest_key=gate.record.digest_key,
+            source_digest=record.source_digest,
+            since=checkpoint.anchor,
+            digest_key=record.digest_key,
             wire=target.wire,
-            label=f"{gate.record.run_key[:12]} increment",
+            label=f"{record.run_key[:12]} increment",
         )
         with (
             audited(spec, target, run_id, "increment", "increment") as facts,
             source.read_changes(read) as snapshot,
             target.transaction(),
         ):
-            applied = _apply(spec, target, contract, gate.checkpoint, snapshot, compare)
+            applied = _apply(spec, target, contract, checkpoint, snapshot, compare)
             facts.update(
                 inserted=applied.counts.inserted, updated=applied.counts.updated, deleted=applied.counts.deleted
             )
@@ -114,7 +149,7 @@ def run_increment(
         updated=counts.updated,
         deleted=counts.deleted,
         reconciled=applied.reconciled,
-        anchor_from=gate.checkpoint.anchor,
+        anchor_from=checkpoint.anchor,
         anchor_to=applied.anchor,
         seconds=time.monotonic() - started,
     )
@@ -136,7 +171,7 @@ def _apply(
     snapshot: ChangeSnapshot,
     compare: Compare,
 ) -> _Applied:
-    target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
+    hold_target(target, spec.target)
     again = _gate(spec, target)
     if again.checkpoint != checkpoint:
         raise GenerationStale(

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator
 
 from dpone_dagster.campaign.contract import ColumnContract
-from dpone_dagster.campaign.errors import CampaignActive, CampaignMissing, PlanDrift
+from dpone_dagster.campaign.errors import CampaignActive, CampaignMissing, PlanDrift, PublicationBlocked
 from dpone_dagster.campaign.ledger import CampaignRecord
+from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.ports import Connector, Source, Target
 
@@ -46,6 +47,30 @@ def hold_campaign(spec: CampaignSpec, target: Target) -> None:
     holders = target.fence.holders(spec.run_key)
     named = "; ".join(str(holder) for holder in holders) or "a session that has just let go"
     raise CampaignActive(f"campaign {spec.dataset} is held by {named}")
+
+
+def prove_no_campaign(target: Target, table: TableRef) -> None:
+    """No session works on a campaign of the table: the locks decide, a campaign that only waits is nobody's work.
+
+    Raises:
+        CampaignActive: One does; the message names it.
+    """
+    for run_key in target.ledger.unfinished(table):
+        if holders := target.fence.holders(run_key):
+            named = "; ".join(str(holder) for holder in holders)
+            raise CampaignActive(f"a campaign of {table} ({run_key[:12]}) is at work: {named}")
+
+
+def hold_target(target: Target, table: TableRef) -> None:
+    """Take the target's lock for the rest of the transaction.
+
+    Raises:
+        CampaignActive: An increment, a publication or a rollback holds it; the message names it.
+    """
+    try:
+        target.fence.lock_target(table, EXCLUSIVE_WAIT_SECONDS)
+    except PublicationBlocked as error:
+        raise CampaignActive(error.message) from None
 
 
 def existing_campaign(spec: CampaignSpec, target: Target) -> CampaignRecord:

@@ -21,6 +21,7 @@ from dpone_dagster.campaign.ledger import (
     failure_text,
     require_move,
 )
+from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
@@ -70,6 +71,12 @@ class MssqlLedger:
         query = "campaign" if self._session.in_transaction else "campaign_seen"
         found = self._session.records(self._queries["campaign_locked" if lock else query], run_key)
         return campaign_record(read(found[0])) if found else None
+
+    def unfinished(self, target: TableRef) -> list[str]:
+        """Run keys of the target's campaigns that are neither published nor cancelled, by run key."""
+        return [
+            row["run_key"] for row in self._session.records(self._queries["unfinished"], target.schema, target.name)
+        ]
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:
         """Insert the campaign and all its chunks, in constant memory, in the caller's transaction."""

@@ -12,6 +12,11 @@ SELECT /* dpone:campaign_seen */ * FROM {schema}.__dpone__backfill_campaigns WHE
 -- The hint is a courtesy; moves compare all the same.
 SELECT /* dpone:campaign_locked */ * FROM {schema}.__dpone__backfill_campaigns WITH (UPDLOCK, ROWLOCK) WHERE run_key = ?
 
+-- name: unfinished
+SELECT /* dpone:unfinished_campaigns */ run_key FROM {schema}.__dpone__backfill_campaigns
+WHERE target_schema = ? AND target_name = ? AND phase NOT IN (N'published', N'handoff_committed', N'cancelled')
+ORDER BY run_key
+
 -- name: touch_campaign
 -- Takes the row's lock by a write, which no server may ignore.
 UPDATE /* dpone:touch_campaign */ {schema}.__dpone__backfill_campaigns SET updated_at = updated_at WHERE run_key = ?

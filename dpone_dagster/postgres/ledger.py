@@ -22,6 +22,7 @@ from dpone_dagster.campaign.ledger import (
     failure_text,
     require_move,
 )
+from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
@@ -66,6 +67,11 @@ class PostgresLedger:
         """Read the committed campaign row; `lock` keeps it until the transaction ends."""
         row = self._statements.row("campaign_locked" if lock else "campaign", run_key=run_key)
         return None if row is None else campaign_record(row)
+
+    def unfinished(self, target: TableRef) -> list[str]:
+        """Run keys of the target's campaigns that are neither published nor cancelled, by run key."""
+        rows = self._statements.rows("unfinished", target_schema=target.schema, target_name=target.name)
+        return [row["run_key"] for row in rows]
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:
         """Insert the campaign and all its chunks, in constant memory, in the caller's transaction."""

@@ -10,6 +10,12 @@ FROM {schema}.__dpone__backfill_campaigns WHERE run_key = %(run_key)s
 SELECT /* dpone:campaign_locked */ *
 FROM {schema}.__dpone__backfill_campaigns WHERE run_key = %(run_key)s FOR UPDATE
 
+-- name: unfinished
+SELECT /* dpone:unfinished_campaigns */ run_key FROM {schema}.__dpone__backfill_campaigns
+WHERE target_schema = %(target_schema)s AND target_name = %(target_name)s
+  AND phase NOT IN ('published', 'handoff_committed', 'cancelled')
+ORDER BY run_key
+
 -- name: create_campaign
 INSERT /* dpone:create_campaign */ INTO {schema}.__dpone__backfill_campaigns (
     run_key, dataset, backfill_id, target_schema, target_name, shadow_schema, shadow_name, backup_schema, backup_name,

@@ -14,7 +14,7 @@ from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkStat
 from dpone_dagster.campaign.receipts import ReceiptTotals
 from dpone_dagster.campaign.selection import ChunkSelection
 from tests.contract.conftest import Adapter, Parts
-from tests.contract.samples import RUN_KEY, campaign, claim, plan, receipt, start, worker
+from tests.contract.samples import RUN_KEY, TARGET, campaign, claim, plan, receipt, start, worker
 
 
 def chunk(target: Parts, index: int) -> ChunkRecord:
@@ -116,6 +116,18 @@ def test_a_hundred_thousand_chunks_are_streamed(target: Parts) -> None:
     assert peak < 5_000_000  # all lines together are 10 MB and more
     assert target.ledger.progress(RUN_KEY).pending == 100_000
     assert chunk(target, 99_999).state is ChunkState.PENDING
+
+
+def test_a_target_knows_its_unfinished_campaigns(target: Parts) -> None:
+    start(target)
+    other = campaign(1, run_key="b" * 64, target=TARGET.sibling("other"))
+    with target.transaction():
+        target.ledger.create(other, plan(1))
+    assert target.ledger.unfinished(TARGET) == [RUN_KEY]
+    assert target.ledger.unfinished(other.target) == [other.run_key]
+    assert target.ledger.unfinished(TARGET.sibling("ORDERS")) == []
+    assert target.ledger.cancel(RUN_KEY, "no time", "ada")
+    assert target.ledger.unfinished(TARGET) == []
 
 
 def test_a_move_happens_from_the_expected_phase_only(target: Parts) -> None:

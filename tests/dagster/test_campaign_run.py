@@ -59,6 +59,8 @@ def test_the_job_loads_validates_publishes_and_hands_over_and_increments_follow(
     assert increment["updated"] == 1_000
     assert increment["deleted"] > 0
     assert increment["reconciled"]
+    assert increment["lag_transactions"] >= 2
+    assert increment["lag_seconds"] > 0
 
 
 def test_a_finished_campaign_runs_again_without_touching_anything(project: Project) -> None:
