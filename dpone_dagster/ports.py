@@ -22,7 +22,7 @@ from dpone_dagster.campaign.plan import Chunk, Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt, ReceiptTotals
 from dpone_dagster.campaign.selection import ChunkSelection
-from dpone_dagster.campaign.watermark import Anchor, Checkpoint, SourceIdentity
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor, SourceIdentity
 
 Wire = Literal["pgcopy", "arrow"]
 
@@ -527,6 +527,14 @@ class Publications(Protocol):
 
     def advance_checkpoint(self, checkpoint: Checkpoint, to: Anchor, *, reconciled: bool) -> bool:
         """CAS on the revision; never backwards."""
+        ...
+
+    def rewind_checkpoint(self, checkpoint: Checkpoint, to: Anchor) -> bool:
+        """CAS on the revision; backwards only, on the same server. The next increment reconciles."""
+        ...
+
+    def recorded_anchors(self, generation: str) -> list[RecordedAnchor]:
+        """Where handoff and increments of a generation have put its checkpoint, as far as the audit rows tell."""
         ...
 
 

@@ -335,6 +335,20 @@ class IncrementRefused(DponeError):
     next_step = "Start a new initial campaign with a new `backfill_id`."
 
 
+class RewindRefused(Refused):
+    """The checkpoint cannot be rewound to there; it stays where it is."""
+
+    code = "REWIND_REFUSED"
+    next_step = "`dpone state inspect MANIFEST` lists where it can go back to."
+
+
+class TargetUnknown(Refused):
+    """No manifest of this project loads that target, or several do into different databases."""
+
+    code = "TARGET_UNKNOWN"
+    next_step = "Name the manifest: `--manifest FILE`; or set DPONE_MANIFESTS."
+
+
 class StoppedByPeer(DponeError):
     """A chunk failed elsewhere in this campaign, so this lane claims no more."""
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import signal
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from dpone_dagster.campaign.errors import ChunkFailed, Interrupted, StoppedByPee
 from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.failures import Failure, advice_of
-from dpone_dagster.cli.looking import headline, open_campaign, report_of
+from dpone_dagster.cli.looking import headline, open_campaign, operator, report_of
 from dpone_dagster.cli.report import Report, Table, command, pasteable
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
@@ -62,7 +60,7 @@ def run_campaign(manifest: Path, intent: Intent) -> RunOutcome:
     spec, connector = open_campaign(manifest)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)  # a shell may have passed on an ignored SIGINT
-    record = prepare(spec, connector, intent=intent, run_id=_operator())
+    record = prepare(spec, connector, intent=intent, run_id=operator())
     if _finished(spec, record):
         return RunOutcome(True, None, None, time.monotonic() - started, inspect.status(spec, connector))
 
@@ -77,10 +75,6 @@ def run_campaign(manifest: Path, intent: Intent) -> RunOutcome:
     status = inspect.status(spec, connector)
     failures = () if end.success else _failures(status, end.failures)
     return RunOutcome(end.success, end.run_id, end.log, time.monotonic() - started, status, failures)
-
-
-def _operator() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def _finished(spec: CampaignSpec, record: CampaignRecord) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,6 +35,16 @@ def dpone() -> None:
 @dpone.group()
 def backfill() -> None:
     """Plan, run and look at a campaign: one initial load of one table."""
+
+
+@dpone.group()
+def increment() -> None:
+    """Load what changed in the source since the handoff, by hand."""
+
+
+@dpone.group()
+def state() -> None:
+    """Look at where increments start, and put that back."""
 
 
 @dpone.group()
@@ -117,6 +128,95 @@ def doctor(manifest: Path, form: Form) -> None:
         return doctor_report(manifest)
 
     answer(form, ask, manifest)
+
+
+@increment.command("run")
+@_manifest
+@_form
+def increment_run(manifest: Path, form: Form) -> None:
+    """Run one increment now, as a Dagster run. Two at once never write: the second is refused."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.increment_run import increment_report
+
+        return increment_report(manifest)
+
+    answer(form, ask, manifest)
+
+
+@increment.command("status")
+@_manifest
+@_form
+def increment_status(manifest: Path, form: Form) -> None:
+    """Show where the increments stand, and whether one may run. Changes nothing."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.state import checkpoint_report
+
+        return checkpoint_report(manifest)
+
+    answer(form, ask, manifest)
+
+
+_target = click.argument("target")
+_named_manifest = click.option(
+    "--manifest", "manifest", type=click.Path(path_type=Path), help="Its manifest; looked for in this project if not."
+)
+_connection = click.option(
+    "--connection", help="The sink's connection_ref, where several databases have such a target."
+)
+
+
+@state.command()
+@_target
+@_named_manifest
+@_connection
+@_form
+def inspect(target: str, manifest: Path | None, connection: str | None, form: Form) -> None:
+    """Show the checkpoint of TARGET (schema.table, or a manifest's file). Changes nothing."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.state import inspect_report
+        from dpone_dagster.cli.targets import Wanted
+
+        return inspect_report(Wanted(target, manifest, connection))
+
+    answer(form, ask, manifest)
+
+
+@state.command()
+@_target
+@click.option("--backend", type=click.Choice(["postgres", "mssql"]), help="The sink's type, to be sure.")
+@click.option("--state-type", type=click.Choice(["xmin"]), default="xmin", show_default=True, help="What to rewind.")
+@click.option(
+    "--to",
+    required=True,
+    help="`anchor` (the campaign's own), a 64-bit transaction id, or a date or time (UTC if it names no zone): "
+    "the latest recorded anchor at or before it.",
+)
+@click.option("--reason", required=True, help="Why; goes into the evidence.")
+@click.option("--yes", is_flag=True, help="Do it, if --approved-by is given too. A preview otherwise.")
+@click.option("--approved-by", help="Who approved it.")
+@click.option("--evidence-output", type=click.Path(path_type=Path), help="Write the evidence there, as JSON.")
+@_named_manifest
+@_connection
+@_form
+def rewind(target: str, form: Form, **asked: Any) -> None:
+    """Put the checkpoint of TARGET (schema.table, or a manifest's file) back; never forward.
+
+    The next increment reads again what came since and compares all keys. A preview unless --yes and --approved-by are
+    both given.
+    """
+
+    def ask() -> Report:
+        from dpone_dagster.cli.state import Approval, rewind_report
+        from dpone_dagster.cli.targets import Wanted
+
+        wanted = Wanted(target, asked["manifest"], asked["connection"], asked["backend"])
+        approval = Approval(asked["yes"], asked["approved_by"], asked["evidence_output"])
+        return rewind_report(wanted, asked["to"], asked["reason"], approval)
+
+    answer(form, ask, asked["manifest"])
 
 
 @manifest.command()

@@ -8,8 +8,8 @@ import re
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -59,13 +59,23 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How it ended."""
+    """How it ended.
+
+    Attributes:
+        run_id: Dagster's.
+        success: Whether every step succeeded.
+        interrupted: Whether SIGINT or SIGTERM came.
+        log: Where the output is.
+        failures: Of its steps.
+        facts: Metadata of what the last step materialized.
+    """
 
     run_id: str
     success: bool
     interrupted: bool
     log: Path
     failures: tuple[Failure, ...]
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 def run_job(request: JobRequest) -> JobEnd:
@@ -82,7 +92,8 @@ def run_job(request: JobRequest) -> JobEnd:
         tags = {**_TAGS, _COMMAND_TAG: request.command, _HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
         with execute_job(job, instance, tags=tags) as result:
             failures = () if result.success else _step_failures(instance, result.run_id)
-            return JobEnd(result.run_id, result.success, interrupted(), log, failures)
+            facts = _last_facts(instance, result.run_id) if result.success else {}
+            return JobEnd(result.run_id, result.success, interrupted(), log, failures, facts)
 
 
 def build_job(manifest: str, job: str) -> JobDefinition:
@@ -137,6 +148,13 @@ def _stopping(reader: socket.socket) -> bool:
     with contextlib.suppress(BlockingIOError):
         return not {signal.SIGINT, signal.SIGTERM}.isdisjoint(reader.recv(4096))
     return False
+
+
+def _last_facts(instance: DagsterInstance, run_id: str) -> Mapping[str, object]:
+    records = instance.all_logs(run_id, of_type=DagsterEventType.ASSET_MATERIALIZATION)
+    event = records[-1].get_dagster_event() if records else None
+    metadata = event.step_materialization_data.materialization.metadata if event else {}
+    return {name: fact.value for name, fact in metadata.items() if not name.startswith("dagster/")}
 
 
 def _step_failures(instance: DagsterInstance, run_id: str) -> tuple[Failure, ...]:

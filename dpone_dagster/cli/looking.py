@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 from pathlib import Path
 
 from dpone_dagster.campaign.spec import CampaignSpec
@@ -19,6 +21,11 @@ def open_campaign(manifest: Path) -> tuple[CampaignSpec, Connector]:
     """The campaign of a manifest and what opens its connections, by this process's environment."""
     spec = load_spec(manifest)
     return spec, open_connector(spec, Connections.from_environment(os.environ))
+
+
+def operator() -> str:
+    """Who gives the command: `user@host`."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def status_report(manifest: Path) -> Report:

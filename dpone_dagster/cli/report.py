@@ -81,7 +81,7 @@ def pasteable(advice: str, manifest: Path | None) -> str:
     if manifest is None:
         return advice
     named = re.sub(r"\bMANIFEST\b", lambda _: shlex.quote(str(manifest)), advice)
-    return named.replace("dpone backfill", f"{_program()} backfill")
+    return re.sub(r"\bdpone (?=(backfill|increment|state) )", lambda _: f"{_program()} ", named)
 
 
 def advised(action: str, manifest: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

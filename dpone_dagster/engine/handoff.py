@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpone_dagster.campaign.errors import HandoffRefused
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.campaign.watermark import Checkpoint
+from dpone_dagster.campaign.watermark import Checkpoint, anchor_facts
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.prepare import prove_handoff_owner, source_name
 from dpone_dagster.engine.sessions import (
@@ -58,5 +58,5 @@ def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Che
                     raise HandoffRefused(f"generation {seed.generation} has another checkpoint already")
                 target.publications.close_head(receipt.receipt_id)
             target.ledger.move(spec.run_key, frozenset({Phase.PUBLISHED}), Phase.HANDOFF_COMMITTED)
-            facts.update(handoff_id=seed.handoff_id, generation=seed.generation)
+            facts.update(handoff_id=seed.handoff_id, **anchor_facts(seed.generation, seed.anchor))
         return target.publications.checkpoint(spec.target, receipt.generation)

@@ -11,7 +11,7 @@ from dpone_dagster.campaign.errors import CampaignActive, DponeError, Generation
 from dpone_dagster.campaign.identity import sha256_of
 from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.campaign.watermark import Anchor, Checkpoint
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint, anchor_facts
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.reconcile import delete_vanished
 from dpone_dagster.engine.sessions import hold_target, prove_no_campaign, source_session, target_session
@@ -94,12 +94,22 @@ def prove_gate(spec: CampaignSpec, connector: Connector) -> None:
         _open_gate(spec, target)
 
 
-def _open_gate(spec: CampaignSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
+def live_checkpoint(spec: CampaignSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
+    """The checkpoint of the live generation, and the campaign that published it. Changes nothing.
+
+    Raises:
+        HandoffMissing: There is none that increments may start from.
+    """
     gate = _gate(spec, target)
     if gate.record is None or gate.checkpoint is None:
         raise HandoffMissing(gate.reason)
-    prove_no_campaign(target, spec.target)
     return gate.record, gate.checkpoint
+
+
+def _open_gate(spec: CampaignSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
+    found = live_checkpoint(spec, target)
+    prove_no_campaign(target, spec.target)
+    return found
 
 
 def run_increment(
@@ -140,7 +150,10 @@ def run_increment(
         ):
             applied = _apply(spec, target, contract, checkpoint, snapshot, compare)
             facts.update(
-                inserted=applied.counts.inserted, updated=applied.counts.updated, deleted=applied.counts.deleted
+                inserted=applied.counts.inserted,
+                updated=applied.counts.updated,
+                deleted=applied.counts.deleted,
+                **anchor_facts(checkpoint.generation, applied.anchor),
             )
     counts = applied.counts
     return IncrementResult(

@@ -9,7 +9,7 @@ from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRe
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.staterows import anchor_of, anchor_row
-from dpone_dagster.campaign.watermark import Anchor, Checkpoint
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor
 from dpone_dagster.mssql.faults import UNIQUE_VIOLATION, ServerError
 from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.session import Session
@@ -120,6 +120,25 @@ class MssqlPublications:
             to.identity.system_identifier,
             to.identity.database_oid,
         )
+
+    def rewind_checkpoint(self, checkpoint: Checkpoint, to: Anchor) -> bool:
+        """CAS on the revision; backwards only, on the same server. The next increment reconciles."""
+        return self._moved(
+            "rewind",
+            to.xid,
+            anchor_row(to)["anchor_taken_at"],
+            checkpoint.target,
+            checkpoint.generation,
+            checkpoint.revision,
+            to.xid,
+            to.identity.system_identifier,
+            to.identity.database_oid,
+        )
+
+    def recorded_anchors(self, generation: str) -> list[RecordedAnchor]:
+        """Where handoff and increments of a generation have put its checkpoint, as far as the audit rows tell."""
+        rows = self._session.records(self._queries["recorded_anchors"], generation)
+        return [RecordedAnchor.from_facts(row) for row in rows]
 
     def _moved(self, query: str, *values: object) -> bool:
         return self._session.changed(self._queries[query], *map(stored, values)) == 1

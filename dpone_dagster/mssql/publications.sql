@@ -46,6 +46,19 @@ SELECT ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS datetime2(6)), ?, ?
 WHERE EXISTS (SELECT 1 FROM {schema}.__dpone__publications WHERE receipt_id = ?)
   AND NOT EXISTS (SELECT 1 FROM {schema}.__dpone__xmin_checkpoints WHERE target = ? AND generation = ?)
 
+-- name: rewind
+UPDATE /* dpone:rewind_checkpoint */ {schema}.__dpone__xmin_checkpoints
+SET anchor_xid = ?, anchor_taken_at = CAST(? AS datetime2(6)),
+    revision = revision + 1, reconciled = 0, updated_at = SYSUTCDATETIME()
+WHERE target = ? AND generation = ? AND revision = ? AND anchor_xid > ? AND anchor_system_identifier = ?
+  AND anchor_database_oid = ?
+
+-- name: recorded_anchors
+SELECT /* dpone:recorded_anchors */ DISTINCT
+    JSON_VALUE(facts, '$.anchor_xid') AS anchor_xid, JSON_VALUE(facts, '$.anchor_taken_at') AS anchor_taken_at
+FROM {schema}.__dpone__load_steps
+WHERE status = N'succeeded' AND JSON_VALUE(facts, '$.generation') = ? AND JSON_VALUE(facts, '$.anchor_xid') IS NOT NULL
+
 -- name: advance
 -- Ids of different clusters have no order, so only the same one's can go forward.
 UPDATE /* dpone:advance_checkpoint */ {schema}.__dpone__xmin_checkpoints

@@ -11,7 +11,7 @@ from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRe
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.staterows import anchor_of, anchor_row
-from dpone_dagster.campaign.watermark import Anchor, Checkpoint
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor
 from dpone_dagster.postgres.session import Session, translated
 from dpone_dagster.postgres.staterows import StateRows
 
@@ -104,6 +104,21 @@ class PostgresPublications:
             reconciled=reconciled,
             **anchor_row(to),
         )
+
+    def rewind_checkpoint(self, checkpoint: Checkpoint, to: Anchor) -> bool:
+        """CAS on the revision; backwards only, on the same server. The next increment reconciles."""
+        return self._statements.moved(
+            "rewind",
+            target=checkpoint.target,
+            generation=checkpoint.generation,
+            revision=checkpoint.revision,
+            **anchor_row(to),
+        )
+
+    def recorded_anchors(self, generation: str) -> list[RecordedAnchor]:
+        """Where handoff and increments of a generation have put its checkpoint, as far as the audit rows tell."""
+        rows = self._statements.rows("recorded_anchors", generation=generation)
+        return [RecordedAnchor.from_facts(row) for row in rows]
 
 
 def _receipt(row: dict[str, Any] | None) -> PublicationReceipt | None:

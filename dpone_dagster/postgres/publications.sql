@@ -49,6 +49,20 @@ INSERT /* dpone:seed_checkpoint */ INTO {schema}.__dpone__xmin_checkpoints (
 )
 ON CONFLICT (target, generation) DO NOTHING
 
+-- name: rewind
+UPDATE /* dpone:rewind_checkpoint */ {schema}.__dpone__xmin_checkpoints
+SET anchor_xid = %(anchor_xid)s, anchor_taken_at = %(anchor_taken_at)s,
+    revision = revision + 1, reconciled = false, updated_at = clock_timestamp()
+WHERE target = %(target)s AND generation = %(generation)s AND revision = %(revision)s
+  AND anchor_xid > %(anchor_xid)s AND anchor_system_identifier = %(anchor_system_identifier)s
+  AND anchor_database_oid = %(anchor_database_oid)s
+
+-- name: recorded_anchors
+SELECT /* dpone:recorded_anchors */ DISTINCT
+    facts ->> 'anchor_xid' AS anchor_xid, facts ->> 'anchor_taken_at' AS anchor_taken_at
+FROM {schema}.__dpone__load_steps
+WHERE status = 'succeeded' AND facts ->> 'generation' = %(generation)s AND facts ->> 'anchor_xid' IS NOT NULL
+
 -- name: advance
 -- Ids of different clusters have no order, so only the same one's can go forward.
 UPDATE /* dpone:advance_checkpoint */ {schema}.__dpone__xmin_checkpoints

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRefused
-from dpone_dagster.campaign.watermark import Anchor
+from dpone_dagster.campaign.watermark import Anchor, RecordedAnchor, anchor_facts
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import ANCHOR, SERVER, TARGET, checkpoint, publication
 
@@ -121,3 +121,46 @@ def test_a_checkpoint_goes_forward_by_compare_and_set(adapter: Adapter, target: 
     assert not target.publications.advance_checkpoint(second, elsewhere, reconciled=True)
     assert target.publications.checkpoint(TARGET, "generation-1") == second
     assert target.publications.advance_checkpoint(second, LATER, reconciled=True)  # nothing new, and read all the same
+
+
+def test_a_rewind_goes_back_by_compare_and_set_and_asks_for_a_reconciliation(adapter: Adapter, target: Parts) -> None:
+    target.publications.record(publication(1))
+    first = checkpoint(1)
+    target.publications.seed_checkpoint(first, "oltp/orders")
+    assert target.publications.advance_checkpoint(first, LATER, reconciled=True)
+    second = replace(first, anchor=LATER, revision=2, reconciled=True)
+    before = adapter.state()
+    elsewhere = replace(ANCHOR, identity=replace(SERVER, system_identifier="7000000000000000000"))
+    other_database = replace(ANCHOR, identity=replace(SERVER, database_oid=1))
+    ahead = replace(LATER, xid=LATER.xid + 1)
+    for stored, to in (
+        (first, ANCHOR),
+        (second, LATER),
+        (second, ahead),
+        (second, elsewhere),
+        (second, other_database),
+        (replace(second, generation="another"), ANCHOR),
+    ):
+        assert not target.publications.rewind_checkpoint(stored, to)
+    assert adapter.state() == before
+    assert target.publications.rewind_checkpoint(second, ANCHOR)
+    third = target.publications.checkpoint(TARGET, "generation-1")
+    assert third == replace(first, anchor=ANCHOR, revision=3, reconciled=False)
+    assert not adapter.target().publications.rewind_checkpoint(second, ANCHOR)
+    assert not adapter.target().publications.advance_checkpoint(second, LATER, reconciled=True)
+
+
+def test_audit_rows_tell_where_the_checkpoint_of_a_generation_has_been(target: Parts) -> None:
+    target.ledger.start_load("load-1", "orders", "increment", "load-1")
+    for step, status, generation, anchor in (
+        ("handoff", "succeeded", "generation-1", ANCHOR),
+        ("handoff", "succeeded", "generation-1", ANCHOR),
+        ("increment", "succeeded", "generation-1", LATER),
+        ("increment", "failed", "generation-1", replace(LATER, xid=LATER.xid + 1)),
+        ("increment", "succeeded", "generation-2", replace(LATER, xid=LATER.xid + 2)),
+    ):
+        target.ledger.record_step("load-1", step, status, 0.5, anchor_facts(generation, anchor))
+    target.ledger.record_step("load-1", "increment", "succeeded", 0.5, {"generation": "generation-1"})
+    recorded = target.publications.recorded_anchors("generation-1")
+    assert sorted(recorded) == [RecordedAnchor.of(ANCHOR), RecordedAnchor.of(LATER)]
+    assert target.publications.recorded_anchors("generation-3") == []
