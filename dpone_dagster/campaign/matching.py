@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dpone_dagster.campaign.contract import Column, ColumnBinding, ColumnContract, ColumnOption
 from dpone_dagster.campaign.errors import ColumnContractRefused, Finding
 from dpone_dagster.campaign.homes import FindHome, NoHome
-from dpone_dagster.campaign.typetable import postgres_home
 from dpone_dagster.campaign.wording import nearest
 
 _NO_OPTION = ColumnOption()
@@ -20,7 +19,7 @@ def match_columns(
     options: Mapping[str, ColumnOption],
     wanted: tuple[str, ...] | None,
     key: tuple[str, ...],
-    find_home: FindHome = postgres_home,
+    find_home: FindHome,
 ) -> ColumnContract:
     """Find each loaded column's exact home: the target column of exactly its name.
 

@@ -1,4 +1,4 @@
-"""PostgreSQL to SQL Server: which type has its exact home in which. One row a pair; a pair without a row is refused.
+"""PostgreSQL to SQL Server: which type has its exact home in which, a row a pair.
 
 The source casts to the PostgreSQL type that is named here, so that what goes over the wire is the target's value
 already: a decimal with the target's own scale, json as its text. Ranges are those of Microsoft's type reference
@@ -7,18 +7,21 @@ already: a decimal with the target's own scale, json as its text. Ranges are tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from dpone_dagster.campaign.contract import ColumnType, Guard, Representation
 from dpone_dagster.campaign.homes import Home, NoHome
+from dpone_dagster.campaign.sourcetypes import (
+    FRACTION_DIGITS,
+    INTEGERS,
+    PLAIN_TEXT,
+    TEXT,
+    decimal_guards,
+    fraction_guards,
+    whole_guards,
+)
+from dpone_dagster.campaign.typetable import Rule, TypeTable
 
-Rule = Callable[[ColumnType, ColumnType], Home | NoHome]
-
-_SOURCE_INTEGERS: Mapping[str, tuple[int, int]] = {
-    "int2": (-(2**15), 2**15 - 1),
-    "int4": (-(2**31), 2**31 - 1),
-    "int8": (-(2**63), 2**63 - 1),
-}
 _TARGET_INTEGERS: Mapping[str, tuple[int, int]] = {
     "tinyint": (0, 2**8 - 1),
     "smallint": (-(2**15), 2**15 - 1),
@@ -28,14 +31,11 @@ _TARGET_INTEGERS: Mapping[str, tuple[int, int]] = {
 # The PostgreSQL integer whose wire form the target's integer takes.
 _WIRE_INTEGERS = {"tinyint": "int2", "smallint": "int2", "int": "int4", "bigint": "int8"}
 _DECIMALS = ("decimal", "numeric")
-_SOURCE_FRACTION_DIGITS = 6
-_TEXT = ("text", "varchar")
-# Their text form depends on no setting, tells every value apart and can be read back.
-_PLAIN_TEXT = ("uuid", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8", "name")
-# Of those, what is made of ASCII alone, so that any code page holds it.
+# What is made of ASCII alone, so that any code page holds it.
 _ASCII = frozenset({"uuid", "inet", "cidr", "macaddr", "macaddr8"})
 _ASCII_LENGTHS = {"uuid": 36, "macaddr": 17, "macaddr8": 23}
 _UTF8 = "_UTF8"
+_TEXT_COLUMNS = ("nvarchar", "varchar")
 
 
 # ---------------------------------------------------------------- rules
@@ -46,49 +46,21 @@ def _as_is(_source: ColumnType, _target: ColumnType) -> Home:
 
 
 def _integer(source: ColumnType, target: ColumnType) -> Home:
-    low, high = _TARGET_INTEGERS[target.name]
     wire = _WIRE_INTEGERS[target.name]
     cast = None if source.name == wire else wire
-    if source.name in _SOURCE_INTEGERS:
-        least, most = _SOURCE_INTEGERS[source.name]
-        return Home(cast, () if low <= least and most <= high else (Guard("range", "range", (low, high)),))
-    before, after = _digits(source)
-    guards = [Guard("nan", "nan")]  # numeric holds NaN whatever its precision
-    if not source.args:
-        guards.append(Guard("infinity", "infinity"))
-    if after is None or after > 0:
-        guards.append(Guard("precision", "scale", (0,)))
-    if before is None or 10**before - 1 > high or low == 0:
-        guards.append(Guard("range", "range", (low, high)))
-    return Home(wire, tuple(guards))
+    return Home(cast, whole_guards(source, *_TARGET_INTEGERS[target.name]))
 
 
 def _decimal(source: ColumnType, target: ColumnType) -> Home:
     precision, scale = target.args
-    before, after = _digits(source)
-    guards = []
-    if source.name == "numeric":
-        guards.append(Guard("nan", "nan"))
-        if not source.args:
-            guards.append(Guard("infinity", "infinity"))
-    if before is None or before > precision - scale:
-        guards.append(Guard("range", "digits", (precision - scale,)))
-    if after is None or after > scale:
-        guards.append(Guard("precision", "scale", (scale,)))
-    return Home(f"numeric({precision},{scale})", tuple(guards))
-
-
-def _digits(kind: ColumnType) -> tuple[int | None, int | None]:
-    """Most digits before and after the point; None for no bound."""
-    if kind.name in _SOURCE_INTEGERS:
-        return len(str(_SOURCE_INTEGERS[kind.name][1])), 0
-    return (kind.args[0] - kind.args[1], kind.args[1]) if kind.args else (None, None)
+    not_a_number = (Guard("nan", "nan"),) if source.name == "numeric" else ()
+    return Home(f"numeric({precision},{scale})", (*not_a_number, *decimal_guards(source, precision, scale)))
 
 
 def _float(source: ColumnType, target: ColumnType) -> Home:
     wire = {"float": "float8", "real": "float4"}[target.name]
     cast = None if source.name == wire else wire
-    if source.name in _SOURCE_INTEGERS:
+    if source.name in INTEGERS:
         return Home(cast)
     # A float4 that is not normal is a normal float8.
     subnormal = () if source.name != wire else (Guard("subnormal", "subnormal", (wire,)),)
@@ -108,14 +80,11 @@ def _time(source: ColumnType, target: ColumnType) -> Home:
 
 
 def _fraction(source: ColumnType, target: ColumnType) -> tuple[Guard, ...]:
-    kept = min(target.args[0], _SOURCE_FRACTION_DIGITS)
-    if kept >= (source.args[0] if source.args else _SOURCE_FRACTION_DIGITS):
-        return ()
-    return (Guard("precision", "microseconds", (10 ** (_SOURCE_FRACTION_DIGITS - kept),)),)
+    return fraction_guards(source, min(target.args[0], FRACTION_DIGITS))
 
 
 def _characters(source: ColumnType, target: ColumnType) -> Home | NoHome:
-    cast = None if source.name in _TEXT else "text"
+    cast = None if source.name in TEXT else "text"
     if target.name == "nvarchar":
         check = "utf16"
     elif (target.collation or "").upper().endswith(_UTF8):
@@ -154,6 +123,26 @@ def _fixed_bytes(_source: ColumnType, target: ColumnType) -> Home:
     return Home(None, (Guard("length", "octets", (target.args[0], target.args[0])),))
 
 
+def _as_text(source: ColumnType, target: ColumnType) -> Home | NoHome:
+    home = _any_text("text", target)
+    return home if isinstance(home, NoHome) else Home(None if source.name in TEXT else "text", home.guards)
+
+
+def _as_json(_source: ColumnType, target: ColumnType) -> Home | NoHome:
+    home = _any_text("json", target)
+    if isinstance(home, Home) and home.guards:
+        return NoHome(f"`representation: json` may not fit into {target}", "make the target column nvarchar(max)")
+    return home if isinstance(home, NoHome) else Home("json")  # its own text goes over the wire
+
+
+def _any_text(representation: Representation, target: ColumnType) -> Home | NoHome:
+    if target.name in _TEXT_COLUMNS:
+        return _characters(ColumnType("text"), target)
+    return NoHome(
+        f"`representation: {representation}` does not go into {target}", "make the target column nvarchar(max)"
+    )
+
+
 # ---------------------------------------------------------------- the table
 
 RULES: Mapping[tuple[str, str], Rule] = {
@@ -166,11 +155,11 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("bytea", "varbinary"): _bytes,
     ("bytea", "binary"): _fixed_bytes,
     ("bpchar", "nchar"): _padded,
-    **{(source, target): _integer for source in ("numeric", *_SOURCE_INTEGERS) for target in _TARGET_INTEGERS},
-    **{(source, target): _decimal for source in ("numeric", *_SOURCE_INTEGERS) for target in _DECIMALS},
+    **{(source, target): _integer for source in ("numeric", *INTEGERS) for target in _TARGET_INTEGERS},
+    **{(source, target): _decimal for source in ("numeric", *INTEGERS) for target in _DECIMALS},
     **{(source, "float"): _float for source in ("int2", "int4", "float4", "float8")},
     **{(source, "real"): _float for source in ("int2", "float4")},
-    **{(source, target): _characters for source in (*_TEXT, *_PLAIN_TEXT) for target in ("nvarchar", "varchar")},
+    **{(source, target): _characters for source in (*TEXT, *PLAIN_TEXT, "enum") for target in _TEXT_COLUMNS},
     **{(source, target): _fixed_text for source in _ASCII_LENGTHS for target in ("char", "nchar")},
 }
 
@@ -209,45 +198,10 @@ REFUSED: Mapping[tuple[str, str], str] = {
     ("bytea", "image"): "the type is deprecated; varbinary(max) is its successor",
 }
 
-
-# ---------------------------------------------------------------- looking it up
-
-
-def mssql_home(source: ColumnType, target: ColumnType, representation: Representation | None) -> Home | NoHome:
-    """The exact home of a PostgreSQL type in a SQL Server type.
-
-    Args:
-        source: Of the source column; a domain counts as the type that it is made of.
-        target: Of the target column, with its collation.
-        representation: The form that the manifest asks for.
-    """
-    if representation is not None:
-        return _represented(source, target, representation)
-    if source.kind == "enum" and target.name in ("nvarchar", "varchar"):
-        return _characters(source, target)
-    rule = RULES.get((source.name, target.name))
-    return rule(source, target) if rule and source.kind == "base" else _no_home(source, target)
-
-
-def _represented(source: ColumnType, target: ColumnType, representation: Representation) -> Home | NoHome:
-    if target.name not in ("nvarchar", "varchar"):
-        return NoHome(
-            f"`representation: {representation}` does not go into {target}", "make the target column nvarchar(max)"
-        )
-    home = _characters(ColumnType("text"), target)
-    if isinstance(home, NoHome):
-        return home
-    if representation == "text":
-        return Home(None if source.name in _TEXT else "text", home.guards)
-    if home.guards:
-        return NoHome(f"`representation: json` may not fit into {target}", "make the target column nvarchar(max)")
-    return Home("json")  # its own text goes over the wire
-
-
-def _no_home(source: ColumnType, target: ColumnType) -> NoHome:
-    by_text = "name `representation: text` under `sink.columns`, with an nvarchar(max) column in the target"
-    if "." in source.name:
-        return NoHome(f"{source} is defined by its own database, so no type of SQL Server is the same", by_text)
-    reason = REFUSED.get((source.name, target.name))
-    advice = f"change the target's type, or {by_text}"
-    return NoHome(f"{source} has no exact home in {target}{f': {reason}' if reason else ''}", advice)
+MSSQL = TypeTable(
+    RULES,
+    REFUSED,
+    represented={"text": _as_text, "json": _as_json},
+    text_column="an nvarchar(max) column",
+    mend="change the target's type",
+)

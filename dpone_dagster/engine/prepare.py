@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
+from dpone_dagster.campaign.chunkbounds import chunk_bound_type
 from dpone_dagster.campaign.contract import Column, ColumnContract
 from dpone_dagster.campaign.errors import (
     CampaignActive,
@@ -26,7 +27,6 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.campaign.typetable import chunk_bound_type
 from dpone_dagster.engine.sessions import (
     EXCLUSIVE_WAIT_SECONDS,
     existing_campaign,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from dpone_dagster.campaign.homes import FindHome
-from dpone_dagster.campaign.typetable_mssql import mssql_home
+from dpone_dagster.campaign.typetable_mssql import MSSQL
 from dpone_dagster.mssql.changes import MssqlChanges
 from dpone_dagster.mssql.fence import MssqlFence
 from dpone_dagster.mssql.ledger import MssqlLedger
@@ -33,7 +33,7 @@ class MssqlTarget:
     wire: Wire = "arrow"
 
     def __init__(self, url: str, purpose: str, state_schema: str) -> None:
-        self.find_home: FindHome = mssql_home
+        self.find_home: FindHome = MSSQL.home
         self.session = Session(url, purpose)
         self.fence: Fence = MssqlFence(self.session, state_schema)
         self.ledger: Ledger = MssqlLedger(self.session, state_schema)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
+from dpone_dagster.campaign.chunkbounds import chunk_bound_type
 from dpone_dagster.campaign.contract import Column
 from dpone_dagster.campaign.errors import Finding, SourceUnsuitable
 from dpone_dagster.campaign.plan import Chunk, Plan
-from dpone_dagster.campaign.typetable import chunk_bound_type
 
 
 def in_chunk(columns: Sequence[Column], name: str, chunk: Chunk) -> sql.Composed:

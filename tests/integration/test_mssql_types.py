@@ -21,7 +21,7 @@ from dpone_dagster.campaign.homes import NoHome
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
-from dpone_dagster.campaign.typetable_mssql import REFUSED, RULES, mssql_home
+from dpone_dagster.campaign.typetable_mssql import MSSQL, REFUSED, RULES
 from dpone_dagster.mssql.bulk import bulk_copy
 from dpone_dagster.mssql.catalog import CatalogReader
 from dpone_dagster.mssql.digests import content_digest
@@ -161,6 +161,8 @@ CASES = (
     Case("macaddr8", "char(23)", ("08:00:2b:01:02:03:04:05",)),
     Case("macaddr8", "nchar(23)", ("08:00:2b:01:02:03:04:05",)),
     Case("bpchar(3)", "nchar(3)", ("ab", "abc", ""), (("😀", "length"),)),
+    Case("mood", "nvarchar(max)", ("sad", "it's 😀")),
+    Case("mood", f"varchar(9){UTF8}", ("sad", "it's 😀"), (("indifferent", "length"),)),
     Case("interval", "nvarchar(max)", ("1 mon 3 days", "-00:00:00.000001"), option=TO_TEXT),
     Case("int4[]", "nvarchar(max)", ("{1,2,NULL}", "{}"), option=TO_TEXT),
     Case("numeric", "nvarchar(max)", ("NaN", "1e400", "1.500"), option=TO_TEXT),
@@ -186,6 +188,8 @@ class Bench:
 
     def __init__(self, source_url: str, target_url: str, *, stand_in: bool) -> None:
         self.source_url = source_url
+        with psycopg.connect(source_url, autocommit=True) as source:
+            source.execute("CREATE TYPE mood AS ENUM ('sad', 'it''s 😀', 'indifferent')")
         self.stand_in = stand_in
         self.session = Session(target_url, "test")
         collations = "SELECT COUNT(*) FROM sys.fn_helpcollations() WHERE name = N'Latin1_General_100_BIN2_UTF8'"
@@ -228,7 +232,7 @@ class Bench:
             options={"v": case.option},
             wanted=None,
             key=("id",),
-            find_home=mssql_home,
+            find_home=MSSQL.home,
         )
         return ColumnContract.from_dict(found.as_dict()), described.digest
 
@@ -336,7 +340,7 @@ def test_bad_values_can_be_set_to_null_and_are_counted(bench: Bench) -> None:
 
 def test_every_pair_of_the_table_has_a_case() -> None:
     tried = {
-        (case.source.split("(")[0], case.target.split("(")[0].split(" ")[0])
+        ({"mood": "enum"}.get(case.source, case.source.split("(")[0]), case.target.split("(")[0].split(" ")[0])
         for case in CASES
         if not case.option.representation
     }
@@ -347,7 +351,7 @@ def test_every_pair_of_the_table_has_a_case() -> None:
     ("source", "target"), [*REFUSED, ("interval", "nvarchar"), ("_int4", "nvarchar"), ("text", "json")]
 )
 def test_a_refused_pair_says_why(source: str, target: str) -> None:
-    home = mssql_home(ColumnType(source, kind="array" if source[0] == "_" else "base"), ColumnType(target, (10,)), None)
+    home = MSSQL.home(ColumnType(source, kind="array" if source[0] == "_" else "base"), ColumnType(target, (10,)), None)
     assert isinstance(home, NoHome)
     assert source in home.problem
     assert "representation" in home.advice or "nvarchar" in home.advice

@@ -11,7 +11,8 @@ from demo.embedded import Embedded
 from dpone_dagster.campaign.contract import ColumnOption
 from dpone_dagster.campaign.errors import ColumnContractRefused, ValueNotRepresentable
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.campaign.typetable import REFUSED, RULES
+from dpone_dagster.campaign.typetable import word
+from dpone_dagster.campaign.typetable_postgres import REFUSED, RULES
 from dpone_dagster.postgres.columns import read_columns
 from dpone_dagster.postgres.session import Session
 from tests.integration.transfer import Transfer, execute, texts
@@ -106,7 +107,7 @@ def _type_names(url: str, case: Case) -> tuple[str, str]:
         found = [read_columns(session, table) for table in (SOURCE, TARGET)]
     finally:
         session.close()
-    names = [table[2][1].type.name for table in found if table is not None]
+    names = [word(table[2][1].type) for table in found if table is not None]
     return names[0], names[1]
 
 

@@ -12,6 +12,7 @@ from dpone_dagster.campaign.contract import ColumnContract, ColumnOption
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
+from dpone_dagster.campaign.typetable_postgres import POSTGRES
 from dpone_dagster.campaign.watermark import Anchor
 from dpone_dagster.ports import ChunkRead
 from dpone_dagster.postgres.columns import read_columns
@@ -42,7 +43,14 @@ class Transfer:
         finally:
             session.close()
         assert found is not None
-        contract = match_columns(described.columns, found[2], options=self.options, wanted=self.wanted, key=("id",))
+        contract = match_columns(
+            described.columns,
+            found[2],
+            options=self.options,
+            wanted=self.wanted,
+            key=("id",),
+            find_home=POSTGRES.home,
+        )
         return ColumnContract.from_dict(contract.as_dict()), described.digest
 
     def read_of(self, contract: ColumnContract, digest: str) -> ChunkRead:

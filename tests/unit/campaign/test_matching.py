@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from dpone_dagster.campaign.chunkbounds import chunk_bound_type
 from dpone_dagster.campaign.contract import Column, ColumnContract, ColumnOption, ColumnType, Guard, Representation
 from dpone_dagster.campaign.errors import ColumnContractRefused, Finding
 from dpone_dagster.campaign.homes import Home, NoHome
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.plan import ChunkKind
-from dpone_dagster.campaign.typetable import chunk_bound_type, postgres_home
+from dpone_dagster.campaign.typetable_postgres import POSTGRES
 
 
 def column(name: str, type_name: str = "int4", *args: int, nullable: bool = True, has_default: bool = False) -> Column:
@@ -28,7 +29,7 @@ def match(
     wanted: tuple[str, ...] | None = None,
     key: tuple[str, ...] = ("id",),
 ) -> ColumnContract:
-    return match_columns(source, target, options=options or {}, wanted=wanted, key=key)
+    return match_columns(source, target, options=options or {}, wanted=wanted, key=key, find_home=POSTGRES.home)
 
 
 def findings(
@@ -164,7 +165,7 @@ def test_the_contract_survives_as_plain_data() -> None:
 def test_a_value_is_guarded_only_where_its_type_does_not_say_enough(
     source: tuple[str, *tuple[int, ...]], target: tuple[str, *tuple[int, ...]], checks: list[str]
 ) -> None:
-    home = postgres_home(ColumnType(source[0], source[1:]), ColumnType(target[0], target[1:]), None)
+    home = POSTGRES.home(ColumnType(source[0], source[1:]), ColumnType(target[0], target[1:]), None)
 
     assert isinstance(home, Home)
     assert [guard.check for guard in home.guards] == checks
