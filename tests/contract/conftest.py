@@ -15,12 +15,10 @@ from psycopg import sql
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.ports import Changes, Fence, Ledger, Publications, RowStream, Wire
-from dpone_dagster.postgres.changes import PostgresChanges
-from dpone_dagster.postgres.fence import PostgresFence
-from dpone_dagster.postgres.ledger import PostgresLedger
-from dpone_dagster.postgres.publications import PostgresPublications
-from dpone_dagster.postgres.session import Session
+from dpone_dagster.postgres.target import PostgresTarget
 from tests.contract.mssql_adapter import MssqlAdapter
+from tests.servers.mssql import MssqlServer
+from tests.servers.mssql_targets import MssqlTargets
 
 STATE_SCHEMA = 'state "100%s"'
 
@@ -101,23 +99,6 @@ class Bytes:
         return sum(map(len, self.pieces))
 
 
-class PostgresParts:
-    """One session of an embedded PostgreSQL."""
-
-    def __init__(self, url: str, purpose: str) -> None:
-        self.session = Session(url, purpose)
-        self.fence: Fence = PostgresFence(self.session, STATE_SCHEMA)
-        self.ledger: Ledger = PostgresLedger(self.session, STATE_SCHEMA)
-        self.publications: Publications = PostgresPublications(self.session, STATE_SCHEMA)
-        self.changes: Changes = PostgresChanges(self.session)
-
-    def transaction(self) -> AbstractContextManager[None]:
-        return self.session.transaction()
-
-    def close(self) -> None:
-        self.session.close()
-
-
 @dataclass
 class PostgresAdapter:
     """An embedded PostgreSQL."""
@@ -126,12 +107,12 @@ class PostgresAdapter:
     opened: list[Parts] = field(default_factory=list)
 
     def target(self, purpose: str = "test") -> Parts:
-        target = PostgresParts(self.url, purpose)
+        target = PostgresTarget(self.url, purpose, STATE_SCHEMA)
         self.opened.append(target)
         return target
 
     def end_session(self, target: Parts) -> None:
-        assert isinstance(target, PostgresParts)
+        assert isinstance(target, PostgresTarget)
         pid = target.session.pid
         self._run("SELECT pg_terminate_backend(%s)", pid)
         while self._run("SELECT FROM pg_stat_activity WHERE pid = %s", pid):
@@ -196,6 +177,15 @@ class PostgresAdapter:
             return cursor.fetchall() if cursor.description else []
 
 
+@pytest.fixture(scope="session")
+def mssql_targets(mssql: MssqlServer) -> Iterator[MssqlTargets]:
+    """One database of a SQL Server, which each test finds empty."""
+    made = MssqlTargets(mssql.recreate("contract"), STATE_SCHEMA)
+    yield made
+    made.close()
+    mssql.drop("contract")
+
+
 @pytest.fixture(params=["postgres", "mssql"])
 def adapter(request: pytest.FixtureRequest) -> Iterator[Adapter]:
     """One adapter after the other."""
@@ -203,7 +193,7 @@ def adapter(request: pytest.FixtureRequest) -> Iterator[Adapter]:
     if request.param == "postgres":
         made = PostgresAdapter(request.getfixturevalue("new_database")("contract"))
     else:
-        made = MssqlAdapter(request.getfixturevalue("new_mssql_database")("contract"), STATE_SCHEMA)
+        made = MssqlAdapter(request.getfixturevalue("mssql_targets"))
     yield made
     made.close()
 

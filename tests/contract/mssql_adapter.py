@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.receipts import ChunkReceipt
-from dpone_dagster.mssql.changes import MssqlChanges
-from dpone_dagster.mssql.fence import MssqlFence
-from dpone_dagster.mssql.ledger import MssqlLedger
-from dpone_dagster.mssql.publications import MssqlPublications
 from dpone_dagster.mssql.quoting import quoted
-from dpone_dagster.mssql.session import Session
-from dpone_dagster.ports import Changes, Fence, Ledger, Publications, RowStream, Wire
+from dpone_dagster.mssql.target import MssqlTarget
+from dpone_dagster.ports import RowStream, Wire
+from tests.servers.mssql_targets import MssqlTargets
 
 _VERSION = "__dpone__schema_version"
 
@@ -40,49 +35,23 @@ class Batches:
         return {}
 
 
-class MssqlParts:
-    """One session of a SQL Server."""
-
-    def __init__(self, url: str, purpose: str, schema: str) -> None:
-        self.session = Session(url, purpose)
-        self.fence: Fence = MssqlFence(self.session, schema)
-        self.ledger: Ledger = MssqlLedger(self.session, schema)
-        self.publications: Publications = MssqlPublications(self.session, schema)
-        self.changes: Changes = MssqlChanges(self.session)
-
-    def transaction(self) -> AbstractContextManager[None]:
-        return self.session.transaction()
-
-    def close(self) -> None:
-        self.session.close()
-
-
 @dataclass
 class MssqlAdapter:
-    """One database of a SQL Server."""
+    """An empty database of a SQL Server, on sessions that other tests have used before."""
 
-    url: str
-    schema: str
-    opened: list[MssqlParts] = field(default_factory=list)
+    targets: MssqlTargets
 
-    def __post_init__(self) -> None:
-        self._harness = Session(self.url, "test harness")
+    def target(self, purpose: str = "test") -> MssqlTarget:
+        return self.targets.target(purpose)
 
-    def target(self, purpose: str = "test") -> MssqlParts:
-        target = MssqlParts(self.url, purpose, self.schema)
-        self.opened.append(target)
-        return target
-
-    def end_session(self, target: MssqlParts) -> None:
-        ended = target.session.session_id
-        self._run(f"KILL {ended}")
-        while self._rows("SELECT 1 FROM sys.dm_exec_sessions WHERE session_id = ?", ended):
-            time.sleep(0.01)
+    def end_session(self, target: MssqlTarget) -> None:
+        self._run(f"KILL {target.session.session_id}")
+        self.targets.wait_for_end(target)
 
     def state(self) -> dict[str, list[tuple[Any, ...]]]:
         names = self._rows(
             "SELECT t.name FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = ?",
-            self.schema,
+            self.targets.state_schema,
         )
         return {
             name: [tuple(map(_parsed, row)) for row in self._rows(f"SELECT * FROM {self._state(name)} ORDER BY 1, 2")]
@@ -129,18 +98,17 @@ class MssqlAdapter:
         return Batches(batches, schema, len(rows) if said is None else said)
 
     def close(self) -> None:
-        for target in self.opened:
-            target.close()
-        self._harness.close()
+        self.targets.end_test()
+        self.targets.empty()
 
     def _state(self, table: str) -> str:
-        return f"{quoted(self.schema)}.{quoted(table)}"
+        return f"{quoted(self.targets.state_schema)}.{quoted(table)}"
 
     def _run(self, statement: str, *values: object) -> None:
-        self._harness.execute(statement, *values)
+        self.targets.harness.execute(statement, *values)
 
     def _rows(self, statement: str, *values: object) -> list[Any]:
-        return self._harness.rows(statement, *values)
+        return self.targets.harness.rows(statement, *values)
 
 
 def _parsed(value: object) -> object:

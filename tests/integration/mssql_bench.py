@@ -14,6 +14,7 @@ from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.target import MssqlTarget
 from dpone_dagster.ports import ChunkWrite, ShadowHandle, TargetTable, Wire
 from tests.servers.mssql import MssqlServer
+from tests.servers.mssql_targets import MssqlTargets
 
 LIVE, SHADOW = TableRef("landing", "orders"), TableRef("landing", "orders it's {x} %s")
 RUN_KEY = "7" * 64
@@ -54,22 +55,14 @@ class Rows:
 
 
 class MssqlBench:
-    """One database of a server, and sessions to it that are closed with the test."""
+    """One database of a server, and sessions to it that a test has for itself."""
 
     def __init__(self, url: str, *, stand_in: bool) -> None:
-        self.url = url
         self.stand_in = stand_in
-        self._opened: list[MssqlTarget] = []
+        self.targets = MssqlTargets(url, "system")
 
     def target(self, purpose: str = "test lane") -> MssqlTarget:
-        opened = MssqlTarget(self.url, purpose, "system")
-        self._opened.append(opened)
-        return opened
-
-    def close(self) -> None:
-        for target in self._opened:
-            target.close()
-        self._opened.clear()
+        return self.targets.target(purpose)
 
     def reset(self) -> MssqlTarget:
         """A fresh live table, and state tables with one running chunk."""
@@ -135,11 +128,13 @@ def fill(target: MssqlTarget, table: TableRef, numbers: Sequence[int]) -> None:
 @pytest.fixture(scope="module")
 def mssql_bench(mssql: MssqlServer, request: pytest.FixtureRequest) -> Iterator[MssqlBench]:
     name = f"bench_{request.module.__name__.rpartition('_')[2]}"
-    yield MssqlBench(mssql.recreate(name), stand_in=mssql.stand_in)
+    made = MssqlBench(mssql.recreate(name), stand_in=mssql.stand_in)
+    yield made
+    made.targets.close()
     mssql.drop(name)
 
 
 @pytest.fixture
 def target(mssql_bench: MssqlBench) -> Iterator[MssqlTarget]:
     yield mssql_bench.reset()
-    mssql_bench.close()
+    mssql_bench.targets.end_test()
