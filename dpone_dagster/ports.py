@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
+from dpone_dagster.campaign.deletion import DeleteMark
 from dpone_dagster.campaign.errors import DponeError, Finding
 from dpone_dagster.campaign.homes import FindHome
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Claim, Holder, Phase, Worker
@@ -100,10 +101,11 @@ class RowStream(Protocol):
 
 @dataclass(frozen=True)
 class KeyBucket:
-    """Order-free digest over the keys of one bucket: count and sum, so that multiplicity counts.
+    """Order-free digest over the keys, or the whole rows, of one bucket: count and sum, so that multiplicity counts.
 
     The bucket of a key is `first 16 bits of SHA-256(canonical key text) mod buckets`; `total` is the sum of the
-    following 60 bits as an exact integer, in decimal. Both sides compute the same from the same canonical key text.
+    following 60 bits (of the whole row's SHA-256, where rows are compared) as an exact integer, in decimal. Both sides
+    compute the same from the same canonical text.
     """
 
     bucket: int
@@ -113,7 +115,13 @@ class KeyBucket:
 
 @dataclass(frozen=True)
 class ChangeRead:
-    """The rows to read for one increment."""
+    """The rows to read for one increment.
+
+    Attributes:
+        since: The watermark.
+        in_full: Whole rows are compared and no window is read, so that another timeline of the watermark's cluster, or
+            a watermark of any age, will do.
+    """
 
     table: TableRef
     contract: ColumnContract
@@ -122,6 +130,7 @@ class ChangeRead:
     digest_key: str
     wire: Wire
     label: str
+    in_full: bool = False
 
 
 class ChangeSnapshot(Protocol):
@@ -138,6 +147,10 @@ class ChangeSnapshot(Protocol):
 
     def key_buckets(self, buckets: int) -> list[KeyBucket]:
         """Digest of all keys, a bucket each; empty buckets are left out."""
+        ...
+
+    def row_buckets(self, buckets: int) -> list[KeyBucket]:
+        """Digest of all rows as the target would hold them, in the buckets of their keys; empty ones are left out."""
         ...
 
     def keys(self, buckets: int, wanted: Sequence[int]) -> RowStream:
@@ -183,6 +196,7 @@ class Source(Protocol):
 
         Raises:
             CatalogDrift, SourceChanged: As for `read_chunk`.
+            SourceTimelineChanged: Another timeline, and rows are not compared in full.
             IncrementRefused: The watermark is too old for 32-bit xmins, or ahead of the server's counter.
         """
         ...
@@ -526,7 +540,7 @@ class Publications(Protocol):
         ...
 
     def advance_checkpoint(self, checkpoint: Checkpoint, to: Anchor, *, reconciled: bool) -> bool:
-        """CAS on the revision; never backwards."""
+        """CAS on the revision; never backwards on one timeline, never to another cluster's ids."""
         ...
 
     def rewind_checkpoint(self, checkpoint: Checkpoint, to: Anchor) -> bool:
@@ -556,36 +570,64 @@ class ChangeCounts:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ChangeTarget:
+    """Where changes go.
+
+    Attributes:
+        table: The live table.
+        contract: Its loaded columns and its key.
+        mark: The column that marks deleted rows; None where they are deleted. Marked rows count as not there.
+    """
+
+    table: TableRef
+    contract: ColumnContract
+    mark: DeleteMark | None = None
+
+
 class Changes(Protocol):
     """Stage and apply an increment, all inside the caller's one transaction."""
 
-    def stage_rows(self, target: TableRef, contract: ColumnContract, stream: RowStream) -> int:
-        """Load changed rows into a stage of this transaction; returns their number.
+    def stage_rows(self, into: ChangeTarget, stream: RowStream) -> int:
+        """Load changed rows into a stage of this transaction; returns their number. Without rows nothing is made.
 
         Raises:
             ValidationBlocked: Duplicate keys in the stage.
         """
         ...
 
-    def key_buckets(self, target: TableRef, contract: ColumnContract, buckets: int) -> list[KeyBucket]:
+    def key_buckets(self, into: ChangeTarget, buckets: int) -> list[KeyBucket]:
         """Digest of all target keys, as `ChangeSnapshot.key_buckets`."""
         ...
 
-    def stage_keys(
-        self, target: TableRef, contract: ColumnContract, stream: RowStream, buckets: int, wanted: Sequence[int]
-    ) -> StagedKeys:
+    def row_buckets(self, into: ChangeTarget, buckets: int) -> list[KeyBucket]:
+        """Digest of all target rows, as `ChangeSnapshot.row_buckets`."""
+        ...
+
+    def stage_keys(self, into: ChangeTarget, stream: RowStream, buckets: int, wanted: Sequence[int]) -> StagedKeys:
         """Load the source's keys of the wanted buckets and compare them with the target's.
 
         A key that is among the staged rows is not missing.
         """
         ...
 
-    def delete_unmatched(self, target: TableRef, contract: ColumnContract) -> int:
-        """Delete target rows of the staged buckets whose key is not among the staged keys."""
+    def delete_unmatched(self, into: ChangeTarget) -> int:
+        """Delete, or mark, target rows of the staged buckets whose key is not among the staged keys."""
         ...
 
-    def upsert(self, target: TableRef, contract: ColumnContract) -> ChangeCounts:
-        """UPDATE … FROM the stage, then INSERT … WHERE NOT EXISTS."""
+    def upsert(self, into: ChangeTarget) -> ChangeCounts:
+        """UPDATE … FROM the stage, then INSERT … WHERE NOT EXISTS; what is marked as deleted is so no longer.
+
+        Raises:
+            UniqueConflict: Another unique index is in the way; the transaction is lost.
+        """
+        ...
+
+    def replace(self, into: ChangeTarget) -> ChangeCounts:
+        """As `upsert`, but changed rows are deleted and inserted anew, so that unique values may change places.
+
+        Columns that are not loaded are what the server makes of them.
+        """
         ...
 
 

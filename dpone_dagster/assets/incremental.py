@@ -7,7 +7,8 @@ from dpone_dagster.assets.campaign_asset import Events, campaign_asset
 from dpone_dagster.assets.failures import shown_to_dagster
 from dpone_dagster.assets.names import plain_metadata
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.engine.increment import Compare, run_increment
+from dpone_dagster.engine.apply import Compare
+from dpone_dagster.engine.increment import run_increment
 from dpone_dagster.resources.connections import DponeConnections
 
 
@@ -16,7 +17,8 @@ class IncrementConfig(Config):
 
     compare: Compare = Field(
         default="policy",
-        description="`policy` reconciles as the manifest says; `keys` compares all keys, so that deletes are settled.",
+        description="`policy` reconciles as the manifest says; `keys` compares all keys, so that deletes are settled; "
+        "`rows` compares every row, which also settles a new timeline of the source.",
     )
 
 
@@ -49,6 +51,8 @@ def build_incremental(spec: CampaignSpec) -> AssetsDefinition:
                     "reconciled": done.reconciled,
                     "lag_transactions": done.lag_transactions,
                     "lag_seconds": round(done.lag_seconds, 3),
+                    "compared": done.compared,
+                    **{f"nulled_{column}": count for column, count in done.nulled.items()},
                     "anchor_from": str(done.anchor_from.xid),
                     "anchor_to": str(done.anchor_to.xid),
                     "seconds": round(done.seconds, 3),

@@ -184,6 +184,13 @@ class ShadowForeign(Refused):
     next_step = "Finish or drop the older campaign's shadow, or set `publication.artifact_scope: campaign`."
 
 
+class DeleteMarkUnsuitable(Refused):
+    """The column that should mark deleted rows is not there, or cannot say which rows are deleted."""
+
+    code = "DELETE_MARK_UNSUITABLE"
+    next_step = "Let `dagster.incremental.soft_delete_column` name a nullable timestamp or boolean of the target."
+
+
 class PlanDrift(Refused):
     """The pinned campaign exists with another plan, configuration or column contract."""
 
@@ -263,6 +270,19 @@ class SourceChanged(DponeError):
 
     code = "SOURCE_CHANGED"
     next_step = "Point the connection at the original server, or start a new campaign."
+
+
+class SourceTimelineChanged(SourceChanged):
+    """The source is the anchor's cluster on a new timeline: a standby was promoted, or a backup was restored.
+
+    Transactions that the old timeline had may be missing on the new one, so xmin alone would miss what they changed.
+    """
+
+    code = "SOURCE_TIMELINE_CHANGED"
+    next_step = (
+        "If this is the server to go on with, materialize `incremental` with `compare: rows`: it compares every row, "
+        "applies what differs and goes on from the new timeline."
+    )
 
 
 class ReceiptMismatch(DponeError):
@@ -347,6 +367,16 @@ class TargetUnknown(Refused):
 
     code = "TARGET_UNKNOWN"
     next_step = "Name the manifest: `--manifest FILE`; or set DPONE_MANIFESTS."
+
+
+class UniqueConflict(DponeError):
+    """A changed row breaks another unique index of the target, and settling deleted keys did not help."""
+
+    code = "UNIQUE_CONFLICT"
+    next_step = (
+        "Make the same columns unique in the source, or drop the target's index (with `delete_mode: soft`, leave "
+        "marked rows out of it); then run the increment again."
+    )
 
 
 class StoppedByPeer(DponeError):

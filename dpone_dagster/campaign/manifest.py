@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from dpone_dagster.campaign.contract import ColumnOption
+from dpone_dagster.campaign.deletion import DeleteMode
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, LEASE_TTL_SECONDS
 from dpone_dagster.campaign.manifest_findings import findings_of
@@ -224,6 +225,10 @@ class IncrementBlock(Block):
     max_delete_rows: int | None = Field(default=None, ge=0)
     reconcile_cron: Annotated[str, AfterValidator(a_cron)] | None = Field(
         default=None, description="When an increment also compares all keys."
+    )
+    delete_mode: DeleteMode = "hard"
+    soft_delete_column: Name | None = Field(
+        default=None, description="The target's nullable timestamp or boolean that marks deleted rows, for mode `soft`."
     )
 
 

@@ -25,6 +25,7 @@ _DEEPEST = 32
 _STRATEGY = "sink.strategy"
 _CHUNK = f"{_STRATEGY}.backfill.chunk"
 _XMIN = "source.options"
+_INCREMENTAL = "dagster.incremental"
 
 
 def token_findings(data: Mapping[Any, Any]) -> list[Finding]:
@@ -59,6 +60,7 @@ def cross_findings(data: Mapping[Any, Any]) -> list[Finding]:
         *_one_database(data),
         *_lanes(data),
         *_increments(data),
+        *_deletes(data),
     ]
 
 
@@ -135,8 +137,19 @@ def _increments(data: Mapping[Any, Any]) -> Iterator[Finding]:
         yield Finding(f"{_XMIN}.incremental_strategy", "is missing beside xmin_execution", whole)
     if strategy is not None and handoff is None:
         yield Finding(f"{_XMIN}.xmin_execution", "is missing beside incremental_strategy", whole)
-    if _at(data, "dagster.incremental") is not None and strategy is None and handoff is None:
-        yield Finding("dagster.incremental", "has no handoff to start from", whole)
+    if _at(data, _INCREMENTAL) is not None and strategy is None and handoff is None:
+        yield Finding(_INCREMENTAL, "has no handoff to start from", whole)
+
+
+def _deletes(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    mode, column = _at(data, f"{_INCREMENTAL}.delete_mode"), _at(data, f"{_INCREMENTAL}.soft_delete_column")
+    if mode == "soft" and column is None:
+        advice = "name the target's nullable timestamp or boolean that marks deleted rows"
+        yield Finding(f"{_INCREMENTAL}.soft_delete_column", "is missing beside delete_mode: soft", advice)
+    if mode != "soft" and column is not None:
+        yield Finding(f"{_INCREMENTAL}.delete_mode", "deletes rows, so no column marks them", "write `soft`")
+    if column is not None and column in _names(data, "source.columns"):
+        yield Finding(f"{_INCREMENTAL}.soft_delete_column", "is loaded from the source", "name another column")
 
 
 # ---------------------------------------------------------------- reading plain data

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpone_dagster.campaign.contract import ColumnContract, ColumnOption
+from dpone_dagster.campaign.deletion import DeleteMode
 from dpone_dagster.campaign.identity import run_key_of, sha256_of
 from dpone_dagster.campaign.names import TableRef, backup_name, shadow_name
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
@@ -43,6 +44,8 @@ class IncrementPolicy:
         max_delete_fraction: Stops before deleting more than this part of the target's rows.
         max_delete_rows: Stops before deleting more rows than this; None for no such bound.
         reconcile_cron: When an increment reconciles whatever `reconcile_deletes` says; None for never.
+        delete_mode: `soft` marks a row that vanished from the source instead of deleting it.
+        soft_delete_column: The target's column that is the mark; None for `hard`.
     """
 
     cron: str | None = None
@@ -51,6 +54,8 @@ class IncrementPolicy:
     max_delete_fraction: float = 0.2
     max_delete_rows: int | None = None
     reconcile_cron: str | None = None
+    delete_mode: DeleteMode = "hard"
+    soft_delete_column: str | None = None
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from dpone_dagster.campaign.contract import ColumnContract
-from dpone_dagster.campaign.errors import CampaignActive, DponeError, GenerationStale, HandoffMissing
+from dpone_dagster.campaign.deletion import DeleteMark, delete_mark
+from dpone_dagster.campaign.errors import CampaignActive, DponeError, GenerationStale, HandoffMissing, UniqueConflict
 from dpone_dagster.campaign.identity import sha256_of
 from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, anchor_facts
+from dpone_dagster.engine.advice import advice_for_increments
+from dpone_dagster.engine.apply import Applied, Compare, Steps, apply
 from dpone_dagster.engine.audit import audited
-from dpone_dagster.engine.reconcile import delete_vanished
+from dpone_dagster.engine.reconcile import Sides
 from dpone_dagster.engine.sessions import hold_target, prove_no_campaign, source_session, target_session
-from dpone_dagster.ports import ChangeCounts, ChangeRead, ChangeSnapshot, Connector, Target
-
-# What is compared besides the rows that changed: what the manifest says, or every key.
-Compare = Literal["policy", "keys"]
+from dpone_dagster.ports import ChangeRead, ChangeTarget, Connector, Target
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,9 @@ class IncrementResult:
         rows_read: Changed rows read from the source.
         inserted: Rows new in the target.
         updated: Rows replaced in the target.
-        deleted: Rows whose key had vanished from the source.
-        reconciled: Whether keys were compared.
+        deleted: Rows whose key had vanished from the source; marked ones with `delete_mode: soft`.
+        compared: What was compared: `keys`, `rows`, or None for nothing but the rows that changed.
+        nulled: Values that `on_bad_value: null` set to NULL in the rows that were read, a column.
         anchor_from: Where it started.
         anchor_to: Where the next one starts.
         seconds: Duration.
@@ -40,10 +41,16 @@ class IncrementResult:
     inserted: int
     updated: int
     deleted: int
-    reconciled: bool
+    compared: str | None
+    nulled: Mapping[str, int]
     anchor_from: Anchor
     anchor_to: Anchor
     seconds: float
+
+    @property
+    def reconciled(self) -> bool:
+        """Whether deletes were settled."""
+        return self.compared is not None
 
     @property
     def lag_transactions(self) -> int:
@@ -121,7 +128,8 @@ def run_increment(
         spec: The campaign.
         connector: Opens the connections.
         run_id: The run on whose behalf, for the audit rows.
-        compare: `keys` reconciles whatever the manifest's policy is.
+        compare: `keys` reconciles whatever the manifest's policy is; `rows` compares every row, which also settles a
+            new timeline of the source.
 
     Raises:
         HandoffMissing: No handoff is committed for the live generation.
@@ -129,11 +137,17 @@ def run_increment(
         IncrementRefused: The watermark is too old or ahead of the source, or too many rows would be deleted.
         CatalogDrift: The source changed since the campaign was prepared.
         SourceChanged: The source is another server or timeline.
+        UniqueConflict: Another unique index of the target holds what the source does not.
     """
     started = time.monotonic()
-    with target_session(connector, "increment") as target, source_session(connector, "increment") as source:
+    with (
+        advice_for_increments(),
+        target_session(connector, "increment") as target,
+        source_session(connector, "increment") as source,
+    ):
         record, checkpoint = _open_gate(spec, target)
         contract = ColumnContract.from_dict(record.contract)
+        into = ChangeTarget(spec.target, contract, _mark(spec, target, contract))
         read = ChangeRead(
             table=spec.source,
             contract=contract,
@@ -142,66 +156,55 @@ def run_increment(
             digest_key=record.digest_key,
             wire=target.wire,
             label=f"{record.run_key[:12]} increment",
+            in_full=compare == "rows",
         )
-        with (
-            audited(spec, target, run_id, "increment", "increment") as facts,
-            source.read_changes(read) as snapshot,
-            target.transaction(),
-        ):
-            applied = _apply(spec, target, contract, checkpoint, snapshot, compare)
-            facts.update(
+        with audited(spec, target, run_id, "increment", "increment") as facts, source.read_changes(read) as snapshot:
+            steps = Steps.of(compare, spec.increment, checkpoint)
+            applied = _apply(Sides(spec, target, into, snapshot), steps, checkpoint)
+            facts.update(applied.as_dict(), **anchor_facts(checkpoint.generation, snapshot.anchor))
+            return IncrementResult(
+                rows_read=applied.rows_read,
                 inserted=applied.counts.inserted,
                 updated=applied.counts.updated,
                 deleted=applied.counts.deleted,
-                **anchor_facts(checkpoint.generation, applied.anchor),
+                compared=applied.steps.comparison,
+                nulled=applied.nulled,
+                anchor_from=checkpoint.anchor,
+                anchor_to=snapshot.anchor,
+                seconds=time.monotonic() - started,
             )
-    counts = applied.counts
-    return IncrementResult(
-        rows_read=applied.rows_read,
-        inserted=counts.inserted,
-        updated=counts.updated,
-        deleted=counts.deleted,
-        reconciled=applied.reconciled,
-        anchor_from=checkpoint.anchor,
-        anchor_to=applied.anchor,
-        seconds=time.monotonic() - started,
-    )
 
 
-@dataclass(frozen=True)
-class _Applied:
-    rows_read: int
-    counts: ChangeCounts
-    reconciled: bool
-    anchor: Anchor
+def _mark(spec: CampaignSpec, target: Target, contract: ColumnContract) -> DeleteMark | None:
+    if spec.increment.soft_delete_column is None:
+        return None
+    live = target.tables.describe(spec.target)
+    return delete_mark(spec.increment.soft_delete_column, live.columns if live else (), contract)
 
 
-def _apply(
-    spec: CampaignSpec,
-    target: Target,
-    contract: ColumnContract,
-    checkpoint: Checkpoint,
-    snapshot: ChangeSnapshot,
-    compare: Compare,
-) -> _Applied:
-    hold_target(target, spec.target)
-    again = _gate(spec, target)
-    if again.checkpoint != checkpoint:
-        raise GenerationStale(
-            again.reason or "another increment or publication came first", next_step="Run the increment again."
-        )
-    rows = target.changes.stage_rows(spec.target, contract, snapshot.changed_rows())
-    always = compare == "keys" or spec.increment.reconcile_deletes == "always"
-    reconcile = always or not checkpoint.reconciled
-    deleted = delete_vanished(spec, target, contract, snapshot) if reconcile else 0
-    counts = target.changes.upsert(spec.target, contract)
-    if not target.publications.advance_checkpoint(
-        checkpoint, snapshot.anchor, reconciled=reconcile or checkpoint.reconciled
-    ):
-        raise DponeError("the checkpoint was moved by somebody else under the target's lock")
-    return _Applied(
-        rows, ChangeCounts(counts.inserted, counts.updated, deleted, counts.facts), reconcile, snapshot.anchor
-    )
+def _apply(sides: Sides, steps: Steps, checkpoint: Checkpoint) -> Applied:
+    """Try once more where another unique index is in the way: with keys reconciled and changed rows inserted anew."""
+    try:
+        return _apply_once(sides, steps, checkpoint)
+    except UniqueConflict:
+        sides.nulled.clear()
+        return _apply_once(sides, steps.after_conflict(), checkpoint)
+
+
+def _apply_once(sides: Sides, steps: Steps, checkpoint: Checkpoint) -> Applied:
+    spec, target = sides.spec, sides.target
+    with target.transaction():
+        hold_target(target, spec.target)
+        again = _gate(spec, target)
+        if again.checkpoint != checkpoint:
+            raise GenerationStale(
+                again.reason or "another increment or publication came first", next_step="Run the increment again."
+            )
+        applied = apply(sides, steps)
+        reconciled = steps.comparison is not None or checkpoint.reconciled
+        if not target.publications.advance_checkpoint(checkpoint, sides.snapshot.anchor, reconciled=reconciled):
+            raise DponeError("the checkpoint was moved by somebody else under the target's lock")
+        return applied
 
 
 def _gate(spec: CampaignSpec, target: Target) -> _Gate:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from dpone_dagster.campaign.chunkbounds import chunk_bound_type
 from dpone_dagster.campaign.contract import Column, ColumnContract
+from dpone_dagster.campaign.deletion import delete_mark
 from dpone_dagster.campaign.errors import (
     CampaignActive,
     CampaignCancelled,
@@ -136,7 +137,7 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
         raise TargetNotProvisioned(f"the target table {spec.target} does not exist")
     if live.findings:
         raise CatalogRefused(f"{spec.target} cannot be swapped without loss", findings=live.findings)
-    _prove_keys(spec, table.columns, live.columns)
+    _prove_keys(spec, table.columns, live)
     contract = match_columns(
         table.columns,
         live.columns,
@@ -145,14 +146,15 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
         key=spec.unique_key,
         find_home=target.find_home,
     )
+    delete_mark(spec.increment.soft_delete_column, live.columns, contract)
     _prove_names_free(spec, target)
     return Proven(table, live, contract, _prove_head(spec, source, target))
 
 
-def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: tuple[Column, ...]) -> None:
+def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: TargetTable) -> None:
     findings = []
     wanted = [(str(spec.source), name, source) for name in dict.fromkeys((*spec.unique_key, spec.chunk.column))]
-    wanted += [(str(spec.target), name, live) for name in spec.unique_key]
+    wanted += [(str(spec.target), name, live.columns) for name in spec.unique_key]
     for table, name, columns in wanted:
         column = next((c for c in columns if c.name == name), None)
         role = "unique key" if name in spec.unique_key else "chunk column"
@@ -163,6 +165,11 @@ def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: tuple[Colu
                 Finding(f"{table}.{name}", f"the {role} column is nullable", "declare it NOT NULL, or use another one")
             )
     findings += _unfit_chunk_column(spec, source)
+    # Without one nothing keeps duplicates out after the validation has looked.
+    if not any(set(columns) <= set(spec.unique_key) for columns in live.unique_keys):
+        problem = f"no unique index holds ({', '.join(spec.unique_key)}) apart"
+        advice = "create a unique index on it, without a condition and not deferrable; the campaign reproduces it"
+        findings.append(Finding(str(spec.target), problem, advice))
     if findings:
         raise KeyInvalid("rows could be left out or matched wrongly", findings=findings)
 

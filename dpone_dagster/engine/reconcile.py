@@ -1,37 +1,69 @@
-"""Reconcile: keys that vanished from the source leave the target; keys that were missed come in."""
+"""Reconcile: what vanished from the source leaves the target; what was missed, or differs, comes in."""
 
 from __future__ import annotations
 
-from dpone_dagster.campaign.contract import ColumnContract
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
 from dpone_dagster.campaign.errors import IncrementRefused
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.ports import ChangeSnapshot, KeyBucket, Target
+from dpone_dagster.ports import ChangeSnapshot, ChangeTarget, KeyBucket, Target
 
 BUCKETS = 1024
 
+Comparison = Literal["keys", "rows"]
 
-def delete_vanished(spec: CampaignSpec, target: Target, contract: ColumnContract, snapshot: ChangeSnapshot) -> int:
-    """Compare key digests a bucket, then key by key where they differ; delete what the source no longer has.
 
-    Keys that the source has and neither the target nor the stage: their rows are staged too.
+@dataclass(frozen=True)
+class Sides:
+    """Both sides of one increment.
+
+    Attributes:
+        spec: The campaign.
+        target: Its session, in the increment's transaction.
+        into: Where changes go.
+        snapshot: The source.
+        nulled: Values that `on_bad_value: null` set to NULL in the rows that were read, a column; filled by the reads.
+    """
+
+    spec: CampaignSpec
+    target: Target
+    into: ChangeTarget
+    snapshot: ChangeSnapshot
+    nulled: Counter[str] = field(default_factory=Counter)
+
+
+def reconcile(sides: Sides, by: Comparison) -> int:
+    """Compare digests a bucket, then key by key where they differ; delete, or mark, what the source no longer has.
+
+    Rows of the source that the target has not, or (by `rows`) that differ, are staged.
+
+    Args:
+        sides: Source and target.
+        by: What is digested: keys, or whole rows.
 
     Returns:
-        Rows deleted.
+        Rows deleted or marked.
 
     Raises:
         IncrementRefused: More rows would go than the manifest's guards allow; nothing was deleted.
     """
-    here = target.changes.key_buckets(spec.target, contract, BUCKETS)
-    there = snapshot.key_buckets(BUCKETS)
+    changes, into, snapshot = sides.target.changes, sides.into, sides.snapshot
+    if by == "keys":
+        here, there = changes.key_buckets(into, BUCKETS), snapshot.key_buckets(BUCKETS)
+    else:
+        here, there = changes.row_buckets(into, BUCKETS), snapshot.row_buckets(BUCKETS)
     wanted = _differing(here, there)
     if not wanted:
         return 0
-    found = target.changes.stage_keys(spec.target, contract, snapshot.keys(BUCKETS, wanted), BUCKETS, wanted)
-    _guard(spec, found.extra_in_target, sum(b.keys for b in here), sum(b.keys for b in there))
-    deleted = target.changes.delete_unmatched(spec.target, contract)
-    if found.missing_in_target:
-        target.changes.stage_rows(spec.target, contract, snapshot.rows_by_key(BUCKETS, wanted))
-    return deleted
+    found = changes.stage_keys(into, snapshot.keys(BUCKETS, wanted), BUCKETS, wanted)
+    _guard(sides.spec, found.extra_in_target, sum(b.keys for b in here), sum(b.keys for b in there))
+    if found.missing_in_target or by == "rows":
+        rows = snapshot.rows_by_key(BUCKETS, wanted)
+        changes.stage_rows(into, rows)
+        sides.nulled.update(rows.nulled)
+    return changes.delete_unmatched(into) if found.extra_in_target else 0
 
 
 def _differing(here: list[KeyBucket], there: list[KeyBucket]) -> list[int]:
@@ -42,9 +74,12 @@ def _differing(here: list[KeyBucket], there: list[KeyBucket]) -> list[int]:
 def _guard(spec: CampaignSpec, vanishing: int, target_rows: int, source_rows: int) -> None:
     policy = spec.increment
     seen = f"{vanishing} of {target_rows} target rows are gone from the source, which has {source_rows}"
-    advice = "Check the source; if it is right, raise the guard under `dagster.incremental` for this run."
+    advice = "Check the source; if it is right, raise the guard under `dagster.incremental`, then run it again."
     if vanishing and source_rows == 0 and not spec.allow_empty:
-        raise IncrementRefused(f"the source is empty: {seen}", next_step=advice)
+        raise IncrementRefused(
+            f"the source is empty: {seen}",
+            next_step="Check the source; only a campaign with `allow_empty: true` may be emptied by an increment.",
+        )
     if policy.max_delete_rows is not None and vanishing > policy.max_delete_rows:
         raise IncrementRefused(f"max_delete_rows is {policy.max_delete_rows}: {seen}", next_step=advice)
     if target_rows and vanishing / target_rows > policy.max_delete_fraction:

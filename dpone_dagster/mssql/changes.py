@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from dpone_dagster.campaign.contract import ColumnContract
-from dpone_dagster.campaign.errors import CountMismatch, DponeError, ValidationBlocked
+from dpone_dagster.campaign.errors import CountMismatch, DponeError, UniqueConflict, ValidationBlocked
 from dpone_dagster.campaign.names import TableRef, derived_name
 from dpone_dagster.mssql import digests
 from dpone_dagster.mssql.digests import Digester
+from dpone_dagster.mssql.faults import UNIQUE_VIOLATION, ServerError
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.stagefill import Batches, fill_stage
 from dpone_dagster.mssql.stages import Stage
-from dpone_dagster.ports import ChangeCounts, KeyBucket, RowStream, StagedKeys
+from dpone_dagster.ports import ChangeCounts, ChangeTarget, KeyBucket, RowStream, StagedKeys
 
 _FILE = "changes.sql"
 # Gone with the session at the latest; made anew by every comparison of keys.
 _EXTRA = "[#dpone_extra_keys]"
 _TOKEN_DIGITS = 16
+_MARKED = {"time": "SYSUTCDATETIME()", "flag": "1"}
 
 
 class MssqlChanges:
@@ -36,46 +37,49 @@ class MssqlChanges:
         self._workbench: _Workbench | None = None
         self._rows: Stage | None = None
 
-    def stage_rows(self, target: TableRef, contract: ColumnContract, stream: RowStream) -> int:
+    def stage_rows(self, into: ChangeTarget, stream: RowStream) -> int:
         """Load changed rows into a stage; returns how many were new to it.
 
-        A row whose key is staged already is the same row: all of an increment is read in one snapshot.
+        A row whose key is staged already is the same row: all of an increment is read in one snapshot. Without rows
+        nothing is made.
 
         Raises:
             ValidationBlocked: Duplicate keys in the stream.
             CountMismatch: The stream and the stage have different numbers of rows.
         """
-        columns = tuple(column.target for column in contract.columns)
-        bench = self._bench(target)
+        self._prove_transaction()
+        batches, key = Batches(stream), into.contract.key
+        if batches.empty:
+            return _same_count(into.table, stream, 0)
         if self._rows is None:
-            self._rows = bench.make(columns, target)
-            return self._fill(self._rows, target, contract.key, stream)
+            columns = tuple(column.target for column in into.contract.columns)
+            self._rows = self._bench(into.table).make(columns, into.table)
+            return self._fill(self._rows, into, batches)
         # Cloned from the first stage: the target may be locked by now, by this very transaction.
-        more = bench.clone(self._rows)
-        self._fill(more, target, contract.key, stream)
-        return self._changed(
-            "stage_more",
-            rows=self._rows.name,
-            more=more.name,
-            match=_same(self._rows, "r", more, "m", contract.key),
-        )
+        more = self._bench(into.table).clone(self._rows)
+        self._fill(more, into, batches)
+        match = _same(self._rows, "r", more, "m", key)
+        return self._changed("stage_more", rows=self._rows.name, more=more.name, match=match)
 
-    def key_buckets(self, target: TableRef, contract: ColumnContract, buckets: int) -> list[KeyBucket]:
+    def key_buckets(self, into: ChangeTarget, buckets: int) -> list[KeyBucket]:
         """Digest of all target keys, a bucket each; empty buckets are left out."""
-        return digests.key_buckets(self._session, target, contract.key, buckets)
+        return digests.key_buckets(self._session, into.table, into.contract.key, buckets, only=_present(into))
 
-    def stage_keys(
-        self, target: TableRef, contract: ColumnContract, stream: RowStream, buckets: int, wanted: Sequence[int]
-    ) -> StagedKeys:
+    def row_buckets(self, into: ChangeTarget, buckets: int) -> list[KeyBucket]:
+        """Digest of all target rows, in the buckets of their keys; empty ones are left out."""
+        return digests.row_buckets(self._session, into.table, into.contract, buckets, only=_present(into))
+
+    def stage_keys(self, into: ChangeTarget, stream: RowStream, buckets: int, wanted: Sequence[int]) -> StagedKeys:
         """Load the source's keys of the wanted buckets and compare them with the target's.
 
         Raises:
             ValidationBlocked: Duplicate keys in the stream.
             CountMismatch: The stream and the stage have different numbers of rows.
         """
-        key = contract.key
+        self._prove_transaction()
+        key, target = into.contract.key, into.table
         keys = self._bench(target).make(key, target)
-        self._fill(keys, target, key, stream)
+        self._fill(keys, into, Batches(stream))
         self._session.execute(filled(load(_FILE)["drop"], table=_EXTRA))
         extra = self._changed(
             "extra_keys",
@@ -83,6 +87,7 @@ class MssqlChanges:
             extra=_EXTRA,
             target=quoted_table(target),
             in_buckets=Digester.of(self._session, target).in_buckets(key, "t", buckets, wanted),
+            present=_present(into),
             keys=keys.name,
             match=_matches(keys, "k", key),
         )
@@ -92,6 +97,7 @@ class MssqlChanges:
                 keys=keys.name,
                 target=quoted_table(target),
                 in_target=_matches(keys, "k", key),
+                present=_present(into),
                 not_staged=self._not_staged(keys, key),
             ),
             seconds=UNBOUNDED,
@@ -104,44 +110,78 @@ class MssqlChanges:
         match = _same(self._rows, "r", keys, "k", key)
         return filled(load(_FILE)["not_staged"], rows=self._rows.name, match=match)
 
-    def delete_unmatched(self, target: TableRef, contract: ColumnContract) -> int:
-        """Delete target rows of the staged buckets whose key is not among the staged keys."""
-        match = " AND ".join(f"t.{quoted(name)} = e.{quoted(name)}" for name in contract.key)
-        return self._changed("delete_unmatched", target=quoted_table(target), extra=_EXTRA, match=match)
+    def delete_unmatched(self, into: ChangeTarget) -> int:
+        """Delete, or mark, target rows of the staged buckets whose key is not among the staged keys."""
+        target = quoted_table(into.table)
+        match = " AND ".join(f"t.{quoted(name)} = e.{quoted(name)}" for name in into.contract.key)
+        if into.mark is None:
+            return self._changed("delete_unmatched", target=target, extra=_EXTRA, match=match)
+        mark, marked = quoted(into.mark.column), _MARKED[into.mark.kind]
+        return self._changed("mark_unmatched", target=target, mark=mark, marked=marked, extra=_EXTRA, match=match)
 
-    def upsert(self, target: TableRef, contract: ColumnContract) -> ChangeCounts:
-        """UPDATE … FROM the stage, then INSERT … WHERE NOT EXISTS; rows that are equal already are left alone."""
-        rows = self._rows
-        if rows is None:
-            raise DponeError("no rows were staged in this transaction")
-        digester = Digester.of(self._session, target)
-        match = _matches(rows, "s", contract.key)
+    def upsert(self, into: ChangeTarget) -> ChangeCounts:
+        """UPDATE … FROM the stage, then INSERT … WHERE NOT EXISTS; rows that are equal already are left alone.
+
+        Raises:
+            UniqueConflict: Another unique index is in the way.
+        """
+        self._prove_transaction()
+        if self._rows is None:
+            return ChangeCounts()
+        with _conflicts(into):
+            updated = self._update(into, self._rows)
+            return ChangeCounts(inserted=self._insert(into, self._rows), updated=updated)
+
+    def replace(self, into: ChangeTarget) -> ChangeCounts:
+        """DELETE what differs from the stage, then INSERT … WHERE NOT EXISTS, so that unique values may change places.
+
+        Raises:
+            UniqueConflict: Another unique index is in the way all the same.
+        """
+        self._prove_transaction()
+        if self._rows is None:
+            return ChangeCounts()
+        with _conflicts(into):
+            gone = self._changed("delete_changed", **self._differing(into, self._rows))
+            return ChangeCounts(inserted=self._insert(into, self._rows) - gone, updated=gone)
+
+    def _update(self, into: ChangeTarget, rows: Stage) -> int:
         # Key columns too: a key that is equal by its collation may still be written differently.
-        updated = self._changed(
-            "update_changed",
-            assignments=", ".join(f"{quoted(name)} = s.{quoted(rows.columns[name])}" for name in rows.columns),
-            target=quoted_table(target),
-            rows=rows.name,
-            match=match,
+        assignments = [f"{quoted(name)} = s.{quoted(rows.columns[name])}" for name in rows.columns]
+        if into.mark is not None:
+            assignments.append(f"{quoted(into.mark.column)} = NULL")
+        return self._changed("update_changed", assignments=", ".join(assignments), **self._differing(into, rows))
+
+    def _differing(self, into: ChangeTarget, rows: Stage) -> dict[str, str]:
+        """The target's rows `t` that the stage's rows `s` change."""
+        digester = Digester.of(self._session, into.table)
+        changed = filled(
+            load(_FILE)["changed"],
             new=", ".join(digester.exact(rows.columns[name], name, "s") for name in rows.columns),
             old=", ".join(digester.exact(name, name, "t") for name in rows.columns),
+            present=_present(into),
         )
-        inserted = self._changed(
+        match = _matches(rows, "s", into.contract.key)
+        return {"target": quoted_table(into.table), "rows": rows.name, "match": match, "changed": changed}
+
+    def _insert(self, into: ChangeTarget, rows: Stage) -> int:
+        return self._changed(
             "insert_new",
-            target=quoted_table(target),
+            target=quoted_table(into.table),
             columns=", ".join(map(quoted, rows.columns)),
             values=rows.values(list(rows.columns), "s"),
             rows=rows.name,
-            match=match,
+            match=_matches(rows, "s", into.contract.key),
         )
-        return ChangeCounts(inserted=inserted, updated=updated)
 
     # ------------------------------------------------------------ stages
 
-    def _bench(self, target: TableRef) -> _Workbench:
-        """The stages of the transaction in hand; they go with it, whichever way it ends."""
+    def _prove_transaction(self) -> None:
         if not self._session.in_transaction:
             raise DponeError("an increment is staged and applied in one transaction, and there is none")
+
+    def _bench(self, target: TableRef) -> _Workbench:
+        """The stages of the transaction in hand; they go with it, whichever way it ends."""
         if self._workbench is None:
             self._workbench = _Workbench(self._session, target)
             self._session.after_transaction(self._put_away)
@@ -152,15 +192,12 @@ class MssqlChanges:
         if bench is not None:
             bench.close()
 
-    def _fill(self, stage: Stage, target: TableRef, key: Sequence[str], stream: RowStream) -> int:
-        batches = Batches(stream)
+    def _fill(self, stage: Stage, into: ChangeTarget, batches: Batches) -> int:
         if not batches.empty:
             fill_stage(self._session, stage, batches)
         query = filled(load(_FILE)["staged"], stage=stage.name)
-        staged = int(self._session.value(query, seconds=UNBOUNDED))
-        if staged != stream.rows:
-            raise CountMismatch(f"increment of {target}: {stream.rows} rows read, {staged} rows staged")
-        self._refuse_duplicates(stage, target, key)
+        staged = _same_count(into.table, batches.stream, int(self._session.value(query, seconds=UNBOUNDED)))
+        self._refuse_duplicates(stage, into.table, into.contract.key)
         return staged
 
     def _refuse_duplicates(self, stage: Stage, target: TableRef, key: Sequence[str]) -> None:
@@ -221,6 +258,30 @@ class _Workbench:
                 self._drop(table)
         finally:
             self._session.close()
+
+
+@contextlib.contextmanager
+def _conflicts(into: ChangeTarget) -> Iterator[None]:
+    try:
+        yield
+    except ServerError as error:
+        if error.number not in UNIQUE_VIOLATION:
+            raise
+        raise UniqueConflict(f"a changed row breaks a unique index of {into.table}: {error.message}") from None
+
+
+def _same_count(table: TableRef, stream: RowStream, rows: int) -> int:
+    if rows != stream.rows:
+        raise CountMismatch(f"increment of {table}: {stream.rows} rows read, {rows} rows staged")
+    return rows
+
+
+def _present(into: ChangeTarget) -> str:
+    """Condition: the target's row `t` is not marked as deleted."""
+    if into.mark is None:
+        return "(1 = 1)"
+    column = f"t.{quoted(into.mark.column)}"
+    return f"({column} IS NULL)" if into.mark.kind == "time" else f"({column} IS NULL OR {column} = 0)"
 
 
 def _matches(stage: Stage, alias: str, key: Sequence[str]) -> str:

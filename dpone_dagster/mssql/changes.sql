@@ -25,11 +25,11 @@ WHERE NOT EXISTS (SELECT 1 FROM {rows} AS r WHERE {match})
 
 -- name: extra_keys
 SELECT /* dpone:extra_keys */ {columns} INTO {extra} FROM {target} AS t
-WHERE {in_buckets} AND NOT EXISTS (SELECT 1 FROM {keys} AS k WHERE {match})
+WHERE {in_buckets} AND {present} AND NOT EXISTS (SELECT 1 FROM {keys} AS k WHERE {match})
 
 -- name: missing_keys
 SELECT /* dpone:missing_keys */ COUNT_BIG(*) FROM {keys} AS k
-WHERE NOT EXISTS (SELECT 1 FROM {target} AS t WHERE {in_target}) {not_staged}
+WHERE NOT EXISTS (SELECT 1 FROM {target} AS t WHERE {in_target} AND {present}) {not_staged}
 
 -- name: not_staged
 AND NOT EXISTS (SELECT 1 FROM {rows} AS r WHERE {match})
@@ -37,10 +37,18 @@ AND NOT EXISTS (SELECT 1 FROM {rows} AS r WHERE {match})
 -- name: delete_unmatched
 DELETE /* dpone:delete_unmatched */ t FROM {target} AS t WHERE EXISTS (SELECT 1 FROM {extra} AS e WHERE {match})
 
--- name: update_changed
+-- name: mark_unmatched
+UPDATE /* dpone:mark_unmatched */ t SET {mark} = {marked} FROM {target} AS t JOIN {extra} AS e ON {match}
+
+-- name: changed
 -- EXCEPT tells rows apart with NULLs, and the expressions tell values apart that the collation takes for equal.
-UPDATE /* dpone:update_changed */ t SET {assignments} FROM {target} AS t JOIN {rows} AS s ON {match}
-WHERE EXISTS (SELECT {new} EXCEPT SELECT {old})
+EXISTS (SELECT {new} EXCEPT SELECT {old}) OR NOT {present}
+
+-- name: update_changed
+UPDATE /* dpone:update_changed */ t SET {assignments} FROM {target} AS t JOIN {rows} AS s ON {match} WHERE {changed}
+
+-- name: delete_changed
+DELETE /* dpone:delete_changed */ t FROM {target} AS t JOIN {rows} AS s ON {match} WHERE {changed}
 
 -- name: insert_new
 INSERT /* dpone:insert_new */ INTO {target} ({columns}) SELECT {values} FROM {rows} AS s

@@ -72,14 +72,33 @@ class Digester:
         chosen = ", ".join(str(int(number)) for number in wanted)
         return f"{_bucket(self.digest(columns, alias), buckets)} IN ({chosen})"
 
-    def key_buckets_query(self, key: Sequence[str], buckets: int) -> str:
-        """A statement that returns (bucket, keys, total) of every bucket that has a key."""
+    def key_buckets_query(self, key: Sequence[str], buckets: int, only: str) -> str:
+        """A statement that returns (bucket, keys, total) of every bucket that has a key.
+
+        Args:
+            key: Its columns.
+            buckets: Number of buckets.
+            only: Condition on the rows `t` that count.
+        """
         return filled(
             load(_FILE)["key_buckets"],
             bucket=_bucket("h.digest", buckets),
             summand=_summand("h.digest"),
             digest=self.digest(key, "t"),
             table=quoted_table(self.table),
+            only=only,
+        )
+
+    def row_buckets_query(self, contract: ColumnContract, buckets: int, only: str) -> str:
+        """As `key_buckets_query`, but the total is over whole rows."""
+        return filled(
+            load(_FILE)["row_buckets"],
+            bucket=_bucket("h.place", buckets),
+            summand=_summand("h.content"),
+            place=self.digest(contract.key, "t"),
+            content=self.digest([column.target for column in contract.columns], "t"),
+            table=quoted_table(self.table),
+            only=only,
         )
 
     def content_digest_query(self, columns: Sequence[str]) -> str:
@@ -131,17 +150,40 @@ def content_digest(session: Session, table: TableRef, contract: ColumnContract) 
     return f"{rows}:{total}"
 
 
-def key_buckets(session: Session, table: TableRef, key: Sequence[str], buckets: int) -> list[KeyBucket]:
+def key_buckets(session: Session, table: TableRef, key: Sequence[str], buckets: int, *, only: str) -> list[KeyBucket]:
     """Digest of all keys of a table, a bucket each; empty buckets are left out.
+
+    Args:
+        session: Where the table is.
+        table: The table.
+        key: Its columns.
+        buckets: Number of buckets.
+        only: Condition on the rows `t` that count.
 
     Raises:
         DponeError: A float is part of the key: it has no text that both servers share.
     """
+    digester = _with_key(session, table, key)
+    return _buckets(session, digester.key_buckets_query(key, buckets, only))
+
+
+def row_buckets(
+    session: Session, table: TableRef, contract: ColumnContract, buckets: int, *, only: str
+) -> list[KeyBucket]:
+    """As `key_buckets`, over whole rows in the buckets of their keys."""
+    digester = _with_key(session, table, contract.key)
+    return _buckets(session, digester.row_buckets_query(contract, buckets, only))
+
+
+def _with_key(session: Session, table: TableRef, key: Sequence[str]) -> Digester:
     digester = Digester.of(session, table)
     for name in key:
         if digester.types.get(name) in _FLOATS:
             raise DponeError(f"{table}.{name} is a float, which cannot be a key that is reconciled")
-    query = digester.key_buckets_query(key, buckets)
+    return digester
+
+
+def _buckets(session: Session, query: str) -> list[KeyBucket]:
     return [KeyBucket(bucket, keys, total) for bucket, keys, total in session.rows(query, seconds=UNBOUNDED)]
 
 

@@ -13,7 +13,12 @@ SELECT /* dpone:hash_probe */ HASHBYTES('SHA2_256', CAST(? AS nvarchar(20)))
 
 -- name: key_buckets
 SELECT /* dpone:key_buckets */ {bucket}, COUNT_BIG(*), CONVERT(nvarchar(40), SUM({summand}))
-FROM (SELECT {digest} AS digest FROM {table} AS t) AS h
+FROM (SELECT {digest} AS digest FROM {table} AS t WHERE {only}) AS h
+GROUP BY {bucket} ORDER BY {bucket}
+
+-- name: row_buckets
+SELECT /* dpone:row_buckets */ {bucket}, COUNT_BIG(*), CONVERT(nvarchar(40), SUM({summand}))
+FROM (SELECT {place} AS place, {content} AS content FROM {table} AS t WHERE {only}) AS h
 GROUP BY {bucket} ORDER BY {bucket}
 
 -- name: content_digest

@@ -117,6 +117,7 @@ class MssqlPublications:
             checkpoint.generation,
             checkpoint.revision,
             to.xid,
+            to.identity.timeline,
             to.identity.system_identifier,
             to.identity.database_oid,
         )

@@ -60,9 +60,10 @@ FROM {schema}.__dpone__load_steps
 WHERE status = N'succeeded' AND JSON_VALUE(facts, '$.generation') = ? AND JSON_VALUE(facts, '$.anchor_xid') IS NOT NULL
 
 -- name: advance
--- Ids of different clusters have no order, so only the same one's can go forward.
+-- Ids of different clusters have no order, so only the same one's can go forward; a new timeline may have begun before
+-- the last ids of the old one.
 UPDATE /* dpone:advance_checkpoint */ {schema}.__dpone__xmin_checkpoints
 SET anchor_xid = ?, anchor_timeline = ?, anchor_taken_at = CAST(? AS datetime2(6)),
     revision = revision + 1, reconciled = ?, updated_at = SYSUTCDATETIME()
-WHERE target = ? AND generation = ? AND revision = ? AND anchor_xid <= ? AND anchor_system_identifier = ?
-  AND anchor_database_oid = ?
+WHERE target = ? AND generation = ? AND revision = ?
+  AND (anchor_xid <= ? OR anchor_timeline < ?) AND anchor_system_identifier = ? AND anchor_database_oid = ?

@@ -5,16 +5,18 @@ No statement here has parameters: a column may be called `%s`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, LiteralString
 
 from psycopg import Cursor, pq, sql
+from psycopg import errors as pg
 
-from dpone_dagster.campaign.contract import ColumnContract
-from dpone_dagster.campaign.errors import CountMismatch, DponeError, ValidationBlocked
+from dpone_dagster.campaign.errors import CountMismatch, DponeError, UniqueConflict, ValidationBlocked
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.ports import ChangeCounts, KeyBucket, RowStream, StagedKeys
+from dpone_dagster.ports import ChangeCounts, ChangeTarget, KeyBucket, RowStream, StagedKeys
 from dpone_dagster.postgres import digests
 from dpone_dagster.postgres.queries import statement
 from dpone_dagster.postgres.session import Session, translated
@@ -24,6 +26,8 @@ _ROWS: LiteralString = "dpone_staged_rows"
 _MORE: LiteralString = "dpone_staged_more"
 _KEYS: LiteralString = "dpone_staged_keys"
 _EXTRA: LiteralString = "dpone_extra_keys"
+_MARKED = {"time": sql.SQL("clock_timestamp()"), "flag": sql.SQL("true")}
+_EMPTY_COPY_BYTES = 21  # header and trailer of a binary COPY without extensions (PostgreSQL docs, COPY)
 
 
 class PostgresChanges:
@@ -36,63 +40,74 @@ class PostgresChanges:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def stage_rows(self, target: TableRef, contract: ColumnContract, stream: RowStream) -> int:
+    def stage_rows(self, into: ChangeTarget, stream: RowStream) -> int:
         """Load changed rows into a stage of this transaction; returns how many were new to it.
 
-        A row whose key is staged already is the same row: all of an increment is read in one snapshot.
+        A row whose key is staged already is the same row: all of an increment is read in one snapshot. Without rows
+        nothing is made.
 
         Raises:
             ValidationBlocked: Duplicate keys in the stream.
             CountMismatch: The stream and the stage have different numbers of rows.
         """
-        columns = [column.target for column in contract.columns]
+        columns, key = _loaded(into), into.contract.key
         with self._applying():
+            blocks = _Blocks(stream)
+            if blocks.empty:
+                return _same_count(into.table, stream, 0)
             if not self._is_staged(_ROWS):
-                return self._stage(_ROWS, target, columns, contract.key, stream)
-            self._stage(_MORE, target, columns, contract.key, stream)
+                return self._stage(_ROWS, into, columns, blocks)
+            self._stage(_MORE, into, columns, blocks)
             added = self._execute(
-                "stage_more",
-                rows=_temporary(_ROWS),
-                more=_temporary(_MORE),
-                match=_equal("r", "m", contract.key),
+                "stage_more", rows=_temporary(_ROWS), more=_temporary(_MORE), match=_equal("r", "m", key)
             )
             self._execute("drop", name=_temporary(_MORE))
             self._execute("analyze", name=_temporary(_ROWS))
             return added.rowcount
 
-    def key_buckets(self, target: TableRef, contract: ColumnContract, buckets: int) -> list[KeyBucket]:
+    def key_buckets(self, into: ChangeTarget, buckets: int) -> list[KeyBucket]:
         """Digest of all target keys, a bucket each; empty buckets are left out."""
-        query = digests.key_buckets_query(_table(target), _columns(contract.key), buckets)
+        keys = _columns(into.contract.key)
+        return self._buckets(digests.key_buckets_query(_table(into.table), keys, buckets, only=_present(into)))
+
+    def row_buckets(self, into: ChangeTarget, buckets: int) -> list[KeyBucket]:
+        """Digest of all target rows, in the buckets of their keys; empty ones are left out."""
+        keys = _columns(into.contract.key)
+        columns = into.contract.columns
+        values = [digests.portable(sql.Identifier(column.target), column.target_type) for column in columns]
+        return self._buckets(digests.row_buckets_query(_table(into.table), keys, values, buckets, only=_present(into)))
+
+    def _buckets(self, query: sql.Composed) -> list[KeyBucket]:
         with translated():
             rows = self._session.connection.execute(query).fetchall()
         return [KeyBucket(bucket, keys, total) for bucket, keys, total in rows]
 
-    def stage_keys(
-        self, target: TableRef, contract: ColumnContract, stream: RowStream, buckets: int, wanted: Sequence[int]
-    ) -> StagedKeys:
+    def stage_keys(self, into: ChangeTarget, stream: RowStream, buckets: int, wanted: Sequence[int]) -> StagedKeys:
         """Load the source's keys of the wanted buckets and compare them with the target's.
 
         Raises:
             ValidationBlocked: Duplicate keys in the stream.
             CountMismatch: The stream and the stage have different numbers of rows.
         """
-        key = contract.key
+        key = into.contract.key
         with self._applying():
-            self._stage(_KEYS, target, key, key, stream)
+            self._stage(_KEYS, into, key, _Blocks(stream))
             extra = self._execute(
                 "extra_keys",
                 name=sql.Identifier(_EXTRA),
                 key=_list(key),
-                target=_table(target),
+                target=_table(into.table),
                 in_buckets=digests.in_buckets(_columns(key), buckets, wanted),
+                present=_present(into),
                 keys=_temporary(_KEYS),
                 match=_equal("t", "k", key),
             )
             missing = self._execute(
                 "missing_keys",
                 keys=_temporary(_KEYS),
-                target=_table(target),
+                target=_table(into.table),
                 in_target=_equal("t", "k", key),
+                present=_present(into),
                 not_staged=self._not_staged(key),
             )
             return StagedKeys(extra.rowcount, _number(missing))
@@ -102,43 +117,67 @@ class PostgresChanges:
             return sql.SQL("")
         return statement("changes.sql", "not_staged", rows=_temporary(_ROWS), match=_equal("r", "k", key))
 
-    def delete_unmatched(self, target: TableRef, contract: ColumnContract) -> int:
-        """Delete target rows of the staged buckets whose key is not among the staged keys."""
+    def delete_unmatched(self, into: ChangeTarget) -> int:
+        """Delete, or mark, target rows of the staged buckets whose key is not among the staged keys."""
+        extra, match = _temporary(_EXTRA), _equal("t", "e", into.contract.key)
         with self._applying():
-            deleted = self._execute(
-                "delete_unmatched",
-                target=_table(target),
-                extra=_temporary(_EXTRA),
-                match=_equal("t", "e", contract.key),
-            )
-            return deleted.rowcount
+            if into.mark is None:
+                return self._execute("delete_unmatched", target=_table(into.table), extra=extra, match=match).rowcount
+            return self._execute(
+                "mark_unmatched",
+                target=_table(into.table),
+                mark=sql.Identifier(into.mark.column),
+                marked=_MARKED[into.mark.kind],
+                extra=extra,
+                match=match,
+            ).rowcount
 
-    def upsert(self, target: TableRef, contract: ColumnContract) -> ChangeCounts:
-        """UPDATE … FROM the stage, then INSERT … WHERE NOT EXISTS; rows that are equal already are left alone."""
-        columns = [column.target for column in contract.columns]
-        with self._applying():
-            updated = self._update(target, contract)
-            inserted = self._execute(
-                "insert_new",
-                target=_table(target),
-                columns=_list(columns),
-                rows=_temporary(_ROWS),
-                match=_equal("t", "s", contract.key),
-            )
-            return ChangeCounts(inserted=inserted.rowcount, updated=updated)
+    def upsert(self, into: ChangeTarget) -> ChangeCounts:
+        """UPDATE … FROM the stage, then INSERT … WHERE NOT EXISTS; rows that are equal already are left alone.
 
-    def _update(self, target: TableRef, contract: ColumnContract) -> int:
+        Raises:
+            UniqueConflict: Another unique index is in the way.
+        """
+        with self._applying(), _conflicts(into):
+            if not self._is_staged(_ROWS):
+                return ChangeCounts()
+            updated = self._update(into)
+            return ChangeCounts(inserted=self._insert(into), updated=updated)
+
+    def replace(self, into: ChangeTarget) -> ChangeCounts:
+        """DELETE what differs from the stage, then INSERT … WHERE NOT EXISTS, so that unique values may change places.
+
+        Raises:
+            UniqueConflict: Another unique index is in the way all the same.
+        """
+        with self._applying(), _conflicts(into):
+            if not self._is_staged(_ROWS):
+                return ChangeCounts()
+            gone = self._execute(
+                "delete_changed", target=_table(into.table), rows=_temporary(_ROWS), changed=_changed(into)
+            ).rowcount
+            return ChangeCounts(inserted=self._insert(into) - gone, updated=gone)
+
+    def _update(self, into: ChangeTarget) -> int:
         # Key columns too: a key that is equal by its collation or scale may still be written differently.
-        columns = [column.target for column in contract.columns]
-        assignments = sql.SQL(", ").join(sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in columns)
+        assignments = [sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in _loaded(into)]
+        if into.mark is not None:
+            assignments.append(sql.SQL("{} = NULL").format(sql.Identifier(into.mark.column)))
         return self._execute(
             "update_changed",
-            target=_table(target),
-            assignments=assignments,
+            target=_table(into.table),
+            assignments=sql.SQL(", ").join(assignments),
             rows=_temporary(_ROWS),
-            match=_equal("t", "s", contract.key),
-            old=_list(columns, "t"),
-            new=_list(columns, "s"),
+            changed=_changed(into),
+        ).rowcount
+
+    def _insert(self, into: ChangeTarget) -> int:
+        return self._execute(
+            "insert_new",
+            target=_table(into.table),
+            columns=_list(_loaded(into)),
+            rows=_temporary(_ROWS),
+            match=_equal("t", "s", into.contract.key),
         ).rowcount
 
     # ------------------------------------------------------------ stages
@@ -152,24 +191,18 @@ class PostgresChanges:
         row = self._execute("is_staged", name=sql.Literal(f"pg_temp.{name}")).fetchone()
         return row is not None and row[0] is True
 
-    def _stage(
-        self, name: LiteralString, target: TableRef, columns: Sequence[str], key: Sequence[str], stream: RowStream
-    ) -> int:
-        self._execute("create_stage", name=sql.Identifier(name), columns=_list(columns), target=_table(target))
-        rows = self._copy(name, columns, stream)
-        if rows != stream.rows:
-            raise CountMismatch(f"increment of {target}: {stream.rows} rows read, {rows} rows staged")
+    def _stage(self, name: LiteralString, into: ChangeTarget, columns: Sequence[str], blocks: _Blocks) -> int:
+        self._execute("create_stage", name=sql.Identifier(name), columns=_list(columns), target=_table(into.table))
+        rows = _same_count(into.table, blocks.stream, self._copy(name, columns, blocks))
         self._execute("analyze", name=_temporary(name))
-        self._refuse_duplicates(name, target, key)
+        self._refuse_duplicates(name, into.table, into.contract.key)
         return rows
 
-    def _copy(self, name: LiteralString, columns: Sequence[str], stream: RowStream) -> int:
-        if stream.wire != "pgcopy":
-            raise DponeError(f"rows come as {stream.wire}, not as PostgreSQL's binary COPY")
-        into = statement("changes.sql", "copy_stage", name=_temporary(name), columns=_list(columns))
+    def _copy(self, name: LiteralString, columns: Sequence[str], blocks: _Blocks) -> int:
+        copy_in = statement("changes.sql", "copy_stage", name=_temporary(name), columns=_list(columns))
         with self._session.connection.cursor() as cursor:
-            with cursor.copy(into) as copy:
-                for block in stream:
+            with cursor.copy(copy_in) as copy:
+                for block in blocks:
                     copy.write(block)
             return cursor.rowcount
 
@@ -182,6 +215,69 @@ class PostgresChanges:
 
     def _execute(self, query: str, **parts: sql.Composable) -> Cursor[tuple[Any, ...]]:
         return self._session.connection.execute(statement("changes.sql", query, **parts))
+
+
+class _Blocks:
+    """A stream of which so much was taken that one knows whether it has rows.
+
+    Args:
+        stream: A binary COPY, not begun yet.
+    """
+
+    def __init__(self, stream: RowStream) -> None:
+        if stream.wire != "pgcopy":
+            raise DponeError(f"rows come as {stream.wire}, not as PostgreSQL's binary COPY")
+        self.stream = stream
+        self._rest: Iterator[bytes] = iter(stream)
+        self._head = b""
+        while len(self._head) <= _EMPTY_COPY_BYTES and (block := next(self._rest, None)) is not None:
+            self._head += block
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has ended without a row."""
+        return len(self._head) <= _EMPTY_COPY_BYTES
+
+    def __iter__(self) -> Iterator[bytes]:
+        return itertools.chain([self._head], self._rest)
+
+
+@contextlib.contextmanager
+def _conflicts(into: ChangeTarget) -> Iterator[None]:
+    try:
+        yield
+    except (pg.UniqueViolation, pg.ExclusionViolation) as error:
+        name = error.diag.constraint_name
+        raise UniqueConflict(f"a changed row breaks `{name}` of {into.table}") from None  # the detail quotes values
+
+
+def _same_count(table: TableRef, stream: RowStream, rows: int) -> int:
+    if rows != stream.rows:
+        raise CountMismatch(f"increment of {table}: {stream.rows} rows read, {rows} rows staged")
+    return rows
+
+
+def _loaded(into: ChangeTarget) -> list[str]:
+    return [column.target for column in into.contract.columns]
+
+
+def _present(into: ChangeTarget) -> sql.Composable:
+    """Condition: the target's row `t` is not marked as deleted."""
+    if into.mark is None:
+        return sql.SQL("true")
+    column = sql.Identifier("t", into.mark.column)
+    return sql.SQL("{} IS NULL" if into.mark.kind == "time" else "({} IS NOT TRUE)").format(column)
+
+
+def _changed(into: ChangeTarget) -> sql.Composed:
+    return statement(
+        "changes.sql",
+        "changed",
+        match=_equal("t", "s", into.contract.key),
+        old=_list(_loaded(into), "t"),
+        new=_list(_loaded(into), "s"),
+        present=_present(into),
+    )
 
 
 def _number(cursor: Cursor[tuple[Any, ...]]) -> int:

@@ -26,11 +26,11 @@ WHERE NOT EXISTS (SELECT FROM {rows} AS r WHERE {match})
 -- name: extra_keys
 CREATE TEMPORARY TABLE {name} ON COMMIT DROP AS
 SELECT /* dpone:extra_keys */ {key} FROM {target} AS t
-WHERE {in_buckets} AND NOT EXISTS (SELECT FROM {keys} AS k WHERE {match})
+WHERE {in_buckets} AND {present} AND NOT EXISTS (SELECT FROM {keys} AS k WHERE {match})
 
 -- name: missing_keys
 SELECT /* dpone:missing_keys */ count(*) FROM {keys} AS k
-WHERE NOT EXISTS (SELECT FROM {target} AS t WHERE {in_target}) {not_staged}
+WHERE NOT EXISTS (SELECT FROM {target} AS t WHERE {in_target} AND {present}) {not_staged}
 
 -- name: not_staged
 AND NOT EXISTS (SELECT FROM {rows} AS r WHERE {match})
@@ -38,10 +38,18 @@ AND NOT EXISTS (SELECT FROM {rows} AS r WHERE {match})
 -- name: delete_unmatched
 DELETE /* dpone:delete_unmatched */ FROM {target} AS t USING {extra} AS e WHERE {match}
 
--- name: update_changed
+-- name: mark_unmatched
+UPDATE /* dpone:mark_unmatched */ {target} AS t SET {mark} = {marked} FROM {extra} AS e WHERE {match}
+
+-- name: changed
 -- The binary image tells rows apart whatever their types, json and xml included; equal ones are left alone.
-UPDATE /* dpone:update_changed */ {target} AS t SET {assignments} FROM {rows} AS s
-WHERE {match} AND ROW({old})::record OPERATOR(pg_catalog.*<>) ROW({new})::record
+{match} AND (ROW({old})::record OPERATOR(pg_catalog.*<>) ROW({new})::record OR NOT {present})
+
+-- name: update_changed
+UPDATE /* dpone:update_changed */ {target} AS t SET {assignments} FROM {rows} AS s WHERE {changed}
+
+-- name: delete_changed
+DELETE /* dpone:delete_changed */ FROM {target} AS t USING {rows} AS s WHERE {changed}
 
 -- name: insert_new
 INSERT /* dpone:insert_new */ INTO {target} ({columns}) SELECT {columns} FROM {rows} AS s

@@ -19,6 +19,7 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.postgres.session import Session, translated
 
 _FLOATS = frozenset({"float", "real", "double precision"})  # as the servers' catalogs print them
+_EVERY = sql.SQL("true")
 
 
 def canonical_text(values: Sequence[sql.Composable]) -> sql.Composed:
@@ -76,20 +77,47 @@ def in_buckets(keys: Sequence[sql.Composable], buckets: int, wanted: Sequence[in
     return sql.SQL("{} = ANY (ARRAY[{}]::integer[])").format(bucket(digest(keys), buckets), chosen)
 
 
-def key_buckets_query(relation: sql.Composable, keys: Sequence[sql.Composable], buckets: int) -> sql.Composed:
+def key_buckets_query(
+    relation: sql.Composable, keys: Sequence[sql.Composable], buckets: int, *, only: sql.Composable = _EVERY
+) -> sql.Composed:
     """A statement that returns (bucket, keys, total) of every bucket that has a key; `total` is decimal text.
 
     Args:
         relation: The table, quoted.
         keys: The key's expressions.
         buckets: Number of buckets, up to 65,536.
+        only: Condition on the rows that count.
     """
-    hex_digest = sql.SQL("hashed.digest")
+    hashed = sql.SQL("hashed.digest")
     # OFFSET 0 keeps the planner from hashing each key once a use.
     return sql.SQL(
         "SELECT /* dpone:key_buckets */ {}, count(*), sum({})::text "
-        "FROM (SELECT {} AS digest FROM {} OFFSET 0) AS hashed GROUP BY 1 ORDER BY 1"
-    ).format(bucket(hex_digest, buckets), summand(hex_digest), digest(keys), relation)
+        "FROM (SELECT {} AS digest FROM {} AS t WHERE {} OFFSET 0) AS hashed GROUP BY 1 ORDER BY 1"
+    ).format(bucket(hashed, buckets), summand(hashed), digest(keys), relation, only)
+
+
+def row_buckets_query(
+    relation: sql.Composable,
+    keys: Sequence[sql.Composable],
+    values: Sequence[sql.Composable],
+    buckets: int,
+    *,
+    only: sql.Composable = _EVERY,
+) -> sql.Composed:
+    """As `key_buckets_query`, but `total` is over whole rows.
+
+    Args:
+        relation: The table, quoted.
+        keys: The key's expressions, which tell the bucket.
+        values: All columns of the contract, in its order, cast as in it.
+        buckets: Number of buckets, up to 65,536.
+        only: Condition on the rows that count.
+    """
+    place, content = sql.SQL("hashed.place"), sql.SQL("hashed.content")
+    return sql.SQL(
+        "SELECT /* dpone:row_buckets */ {}, count(*), sum({})::text "
+        "FROM (SELECT {} AS place, {} AS content FROM {} AS t WHERE {} OFFSET 0) AS hashed GROUP BY 1 ORDER BY 1"
+    ).format(bucket(place, buckets), summand(content), digest(keys), digest(values), relation, only)
 
 
 def content_digest_query(relation: sql.Composable, values: Sequence[sql.Composable]) -> sql.Composed:

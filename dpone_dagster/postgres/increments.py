@@ -59,7 +59,14 @@ class PgChangeSnapshot:
 
     def key_buckets(self, buckets: int) -> list[KeyBucket]:
         """Digest of all keys, a bucket each; empty buckets are left out."""
-        query = digests.key_buckets_query(self._reader.relation, self._reader.keys, buckets)
+        return self._buckets(digests.key_buckets_query(self._reader.relation, self._reader.keys, buckets))
+
+    def row_buckets(self, buckets: int) -> list[KeyBucket]:
+        """Digest of all rows as the target would hold them, in the buckets of their keys; empty ones are left out."""
+        reader = self._reader
+        return self._buckets(digests.row_buckets_query(reader.relation, reader.keys, reader.portable_values, buckets))
+
+    def _buckets(self, query: sql.Composed) -> list[KeyBucket]:
         with source_errors():
             rows = self._session.connection.execute(query).fetchall()
         return [KeyBucket(bucket, keys, total) for bucket, keys, total in rows]

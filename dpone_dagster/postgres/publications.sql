@@ -64,10 +64,11 @@ FROM {schema}.__dpone__load_steps
 WHERE status = 'succeeded' AND facts ->> 'generation' = %(generation)s AND facts ->> 'anchor_xid' IS NOT NULL
 
 -- name: advance
--- Ids of different clusters have no order, so only the same one's can go forward.
+-- Ids of different clusters have no order, so only the same one's can go forward; a new timeline may have begun before
+-- the last ids of the old one.
 UPDATE /* dpone:advance_checkpoint */ {schema}.__dpone__xmin_checkpoints
 SET anchor_xid = %(anchor_xid)s, anchor_timeline = %(anchor_timeline)s, anchor_taken_at = %(anchor_taken_at)s,
     revision = revision + 1, reconciled = %(reconciled)s, updated_at = clock_timestamp()
 WHERE target = %(target)s AND generation = %(generation)s AND revision = %(revision)s
-  AND anchor_xid <= %(anchor_xid)s AND anchor_system_identifier = %(anchor_system_identifier)s
-  AND anchor_database_oid = %(anchor_database_oid)s
+  AND (anchor_xid <= %(anchor_xid)s OR anchor_timeline < %(anchor_timeline)s)
+  AND anchor_system_identifier = %(anchor_system_identifier)s AND anchor_database_oid = %(anchor_database_oid)s

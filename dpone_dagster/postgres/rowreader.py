@@ -13,6 +13,7 @@ from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.postgres.arrowstream import ArrowReader, ArrowStream
 from dpone_dagster.postgres.copystream import PgCopyStream, source_errors
+from dpone_dagster.postgres.digests import portable
 from dpone_dagster.postgres.projection import nulled_counts, projection
 from dpone_dagster.postgres.session import Session
 
@@ -65,6 +66,11 @@ class RowReader:
     def keys(self) -> list[sql.Composable]:
         """The unique key's expressions, as the target holds them."""
         return [self._columns[name] for name in self._contract.key]
+
+    @property
+    def portable_values(self) -> list[sql.Composable]:
+        """All columns of the contract, as they are digested."""
+        return [portable(self._columns[column.target], column.target_type) for column in self._contract.columns]
 
     def rows(self, query: str, condition: sql.Composable) -> PgCopyStream | ArrowStream:
         """All columns of the contract.

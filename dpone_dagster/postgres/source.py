@@ -29,6 +29,7 @@ from dpone_dagster.postgres.sourceproof import (
     CatalogState,
     catalog_state,
     prove_server,
+    prove_settlement,
     prove_table,
     prove_window,
     server_state,
@@ -133,11 +134,12 @@ class PostgresSource:
 
         Raises:
             CatalogDrift, SourceChanged: As for `read_chunk`.
+            SourceTimelineChanged: Another timeline, and rows are not compared in full.
             IncrementRefused: The watermark is too old for 32-bit xmins, or ahead of the server's counter.
         """
         with self._locked(read.table):
             _, server = prove_table(self._session, read.table, read.contract, read.source_digest)
-            prove_window(read.since, server)
+            (prove_settlement if read.in_full else prove_window)(read.since, server)
             with PgChangeSnapshot(self._session, read, server, self._arrow_for(read.wire)) as snapshot:
                 yield snapshot
 

@@ -16,6 +16,7 @@ from dpone_dagster.campaign.errors import (
     DponeError,
     IncrementRefused,
     SourceChanged,
+    SourceTimelineChanged,
     SourceUnsuitable,
 )
 from dpone_dagster.campaign.names import TableRef
@@ -105,11 +106,11 @@ def prove_server(anchor: Anchor, state: ServerState) -> None:
     Raises:
         SourceChanged: It is not.
     """
-    _prove_identity(anchor.identity, state.identity)
+    _prove_identity(anchor.identity, state.identity, SourceChanged.next_step)
     if state.xmin < anchor.xid:
         raise SourceChanged(
             f"this server is at transaction {state.xmin}, behind the anchor {anchor.xid}",
-            next_step="Connect to the primary, or wait until the standby has caught up, then `dpone backfill resume`.",
+            next_step="Connect to the primary, or wait until the standby has caught up; then try again.",
         )
 
 
@@ -120,27 +121,53 @@ def prove_window(since: Anchor, state: ServerState) -> None:
         SourceChanged: Another server, or a standby that lags behind.
         IncrementRefused: The watermark is too old, or ahead of the server's counter.
     """
-    _prove_identity(since.identity, state.identity)
+    _prove_identity(since.identity, state.identity, SourceTimelineChanged.next_step)
     if state.in_recovery:
         prove_server(since, state)
-    if state.xmin < since.xid:
-        raise IncrementRefused(f"the watermark {since.xid} is ahead of the source, which is at {state.xmin}")
+    _prove_counter(since, state)
     if state.xmax - since.xid >= MAX_DISTANCE:
         raise IncrementRefused(
             f"{state.xmax - since.xid} transactions since the watermark; xmin tells {MAX_DISTANCE} apart at most"
         )
 
 
-def _prove_identity(known: SourceIdentity, found: SourceIdentity) -> None:
-    if known == found:
-        return
+def prove_settlement(since: Anchor, state: ServerState) -> None:
+    """Whole rows may be compared with this server, to go on from it: it is the watermark's cluster, and no standby.
+
+    Raises:
+        SourceChanged: Another server, or a standby, which may lag behind what the target has.
+        IncrementRefused: The counter went backwards without a new timeline.
+    """
+    _prove_cluster(since.identity, state.identity)
+    if state.in_recovery:
+        raise SourceChanged(
+            "this is a standby, which may lag behind what the target has",
+            next_step="Connect to the primary; then try again.",
+        )
+    if state.identity.timeline == since.identity.timeline:
+        _prove_counter(since, state)
+
+
+def _prove_counter(since: Anchor, state: ServerState) -> None:
+    if state.xmin < since.xid:
+        raise IncrementRefused(f"the watermark {since.xid} is ahead of the source, which is at {state.xmin}")
+
+
+def _prove_identity(known: SourceIdentity, found: SourceIdentity, next_step: str) -> None:
+    _prove_cluster(known, found)
+    if known.timeline != found.timeline:
+        raise SourceTimelineChanged(
+            f"this is timeline {found.timeline}, the anchor is of {known.timeline}: a standby was promoted, or a "
+            "backup restored",
+            next_step=next_step,
+        )
+
+
+def _prove_cluster(known: SourceIdentity, found: SourceIdentity) -> None:
     if known.system_identifier != found.system_identifier:
-        problem = f"this is cluster {found.system_identifier}, the anchor is of {known.system_identifier}"
-    elif known.database_oid != found.database_oid:
-        problem = f"this is database {found.database_oid}, the anchor is of {known.database_oid}"
-    else:
-        problem = f"this is timeline {found.timeline}, the anchor is of {known.timeline}: a standby was promoted"
-    raise SourceChanged(problem)
+        raise SourceChanged(f"this is cluster {found.system_identifier}, the anchor is of {known.system_identifier}")
+    if known.database_oid != found.database_oid:
+        raise SourceChanged(f"this is database {found.database_oid}, the anchor is of {known.database_oid}")
 
 
 def _values(table: TableRef, columns: list[str]) -> dict[str, object]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import psycopg
 import pytest
@@ -72,6 +72,22 @@ class Adapter(Protocol):
         ...
 
     def orders(self) -> list[tuple[int, str | None, str | None]]:
+        """Its rows by id."""
+        ...
+
+    def add_mark(self, kind: Literal["time", "flag"]) -> None:
+        """The column `gone`, which marks deleted orders."""
+        ...
+
+    def marked(self) -> list[int]:
+        """The ids that are marked."""
+        ...
+
+    def create_coded(self, rows: Sequence[tuple[int, int]]) -> None:
+        """The table `landing.coded` (id, code) with these rows; each of its columns is unique."""
+        ...
+
+    def coded(self) -> list[tuple[int, int]]:
         """Its rows by id."""
         ...
 
@@ -146,6 +162,21 @@ class PostgresAdapter:
 
     def orders(self) -> list[tuple[int, str | None, str | None]]:
         return self._run("SELECT id, note, detail::text FROM landing.orders ORDER BY id")
+
+    def add_mark(self, kind: Literal["time", "flag"]) -> None:
+        self._run(f"ALTER TABLE landing.orders ADD gone {'timestamp' if kind == 'time' else 'boolean'}")
+
+    def marked(self) -> list[int]:
+        return [row[0] for row in self._run("SELECT id FROM landing.orders WHERE gone::text <> 'false' ORDER BY id")]
+
+    def create_coded(self, rows: Sequence[tuple[int, int]]) -> None:
+        self._run("CREATE SCHEMA landing")
+        self._run("CREATE TABLE landing.coded (id integer PRIMARY KEY, code integer NOT NULL UNIQUE)")
+        for row in rows:
+            self._run("INSERT INTO landing.coded VALUES (%s, %s)", *row)
+
+    def coded(self) -> list[tuple[int, int]]:
+        return self._run("SELECT id, code FROM landing.coded ORDER BY id")
 
     def stream(
         self, contract: ColumnContract, rows: Sequence[tuple[Any, ...]], *, said: int | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.receipts import ChunkReceipt
@@ -83,6 +83,24 @@ class MssqlAdapter:
 
     def orders(self) -> list[tuple[int, str | None, str | None]]:
         return self._rows("SELECT id, note, detail FROM landing.orders ORDER BY id")
+
+    def add_mark(self, kind: Literal["time", "flag"]) -> None:
+        self._run(f"ALTER TABLE landing.orders ADD gone {'datetime2(6)' if kind == 'time' else 'bit'} NULL")
+
+    def marked(self) -> list[int]:
+        rows = self._rows(
+            "SELECT id, CONVERT(nvarchar(40), gone) FROM landing.orders WHERE gone IS NOT NULL ORDER BY id"
+        )
+        return [number for number, gone in rows if gone != "0"]
+
+    def create_coded(self, rows: Sequence[tuple[int, int]]) -> None:
+        self._run("EXEC (N'CREATE SCHEMA landing')")
+        self._run("CREATE TABLE landing.coded (id int NOT NULL PRIMARY KEY, code int NOT NULL UNIQUE)")
+        for row in rows:
+            self._run("INSERT INTO landing.coded VALUES (?, ?)", *row)
+
+    def coded(self) -> list[tuple[int, int]]:
+        return self._rows("SELECT id, code FROM landing.coded ORDER BY id")
 
     def stream(
         self, contract: ColumnContract, rows: Sequence[tuple[Any, ...]], *, said: int | None = None

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.ports import RowStream
+from dpone_dagster.ports import ChangeTarget, RowStream
 from dpone_dagster.postgres import digests
 from dpone_dagster.postgres.changes import PostgresChanges
 from dpone_dagster.postgres.session import Session
@@ -77,13 +77,13 @@ def test_odd_names_are_only_names(database: str) -> None:
     session.connection.execute(
         sql.SQL("INSERT INTO {} VALUES (7, 'x')").format(sql.Identifier(TABLE.schema, TABLE.name))
     )
-    changes = PostgresChanges(session)
-    (bucket,) = changes.key_buckets(TABLE, contract, 1024)
+    changes, into = PostgresChanges(session), ChangeTarget(TABLE, contract)
+    (bucket,) = changes.key_buckets(into, 1024)
     with session.transaction():
-        assert changes.stage_keys(TABLE, contract, nothing(), 1024, [bucket.bucket]).extra_in_target == 1
-        changes.stage_rows(TABLE, contract, nothing())
-        assert changes.upsert(TABLE, contract).updated == 0
-        assert changes.delete_unmatched(TABLE, contract) == 1
+        assert changes.stage_keys(into, nothing(), 1024, [bucket.bucket]).extra_in_target == 1
+        changes.stage_rows(into, nothing())
+        assert changes.upsert(into).updated == 0
+        assert changes.delete_unmatched(into) == 1
     session.close()
 
 
