@@ -1,4 +1,4 @@
-"""One manifest → Dagster definitions: the assets of the campaign, its jobs and its schedule."""
+"""One manifest → Dagster definitions: the assets of the campaign, its jobs, its schedule and its sensor."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.jobs import campaign_job, executor_for, increment_job
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
 from dpone_dagster.schedules import increment_schedule
+from dpone_dagster.sensors.first_increment import first_increment_sensor
 
 _CONNECTIONS = DponeConnections()
 
@@ -34,15 +35,18 @@ def build_campaign(
         build_validated_shadow(spec),
         build_published_target(spec),
     ]
-    jobs, schedules = [campaign_job(spec, executor)], []
+    jobs, schedules, sensors = [campaign_job(spec, executor)], [], []
     if spec.handoff_id is not None:
         assets += [build_xmin_handoff(spec), build_incremental(spec)]
         jobs.append(increment_job(spec, executor))
-        if spec.increment.cron is not None:
-            schedules.append(increment_schedule(spec, spec.increment.cron, jobs[-1]))
+        if due := increment_schedule(spec, jobs[-1]):
+            schedules.append(due)
+        if spec.increment.start == "after_handoff":
+            sensors.append(first_increment_sensor(spec, jobs[-1]))
     return Definitions(
         assets=assets,
         jobs=jobs,
         schedules=schedules,
+        sensors=sensors,
         resources={RESOURCE_NAME: connections},
     )

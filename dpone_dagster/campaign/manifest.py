@@ -220,6 +220,9 @@ class IncrementBlock(Block):
 
     cron: Annotated[str, AfterValidator(a_cron)] | None = Field(default=None, description="By hand only if left out.")
     timezone: Annotated[str, AfterValidator(a_timezone)] = "UTC"
+    start: Literal["cron", "after_handoff"] = Field(
+        default="cron", description="`after_handoff` starts the first one as soon as the handoff is materialized."
+    )
     reconcile_deletes: Literal["first", "always", "never"] = "first"
     max_delete_fraction: float = Field(default=0.2, ge=0, le=1)
     max_delete_rows: int | None = Field(default=None, ge=0)

@@ -39,7 +39,8 @@ class IncrementPolicy:
 
     Attributes:
         cron: When they run; None for by hand only.
-        timezone: Of the cron, an IANA name.
+        timezone: Of the crons, an IANA name.
+        start: Whether the first one waits for the cron or starts right after the handoff.
         reconcile_deletes: When keys are reconciled. `never` still runs the first one.
         max_delete_fraction: Stops before deleting more than this part of the target's rows.
         max_delete_rows: Stops before deleting more rows than this; None for no such bound.
@@ -50,6 +51,7 @@ class IncrementPolicy:
 
     cron: str | None = None
     timezone: str = "UTC"
+    start: Literal["cron", "after_handoff"] = "cron"
     reconcile_deletes: Literal["first", "always", "never"] = "first"
     max_delete_fraction: float = 0.2
     max_delete_rows: int | None = None

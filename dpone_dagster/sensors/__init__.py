@@ -1,0 +1,1 @@
+"""Sensors: what Dagster starts or tells by itself. No SQL and no rules here."""
