@@ -122,6 +122,7 @@ def test_everything_that_is_written_arrives() -> None:
                 "max_delete_fraction": 0.5,
                 "max_delete_rows": 1000,
                 "reconcile_cron": "0 4 * * sun",
+                "start": "after_handoff",
             },
             "owners": ["team:data", "a@example.org"],
             "tags": {"tier": "gold"},
@@ -138,7 +139,9 @@ def test_everything_that_is_written_arrives() -> None:
     assert spec.allow_empty
     assert spec.publication.artifact_scope == "campaign"
     assert spec.state == StatePolicy("system", "mssql_state", "external")
-    assert spec.increment == IncrementPolicy("30 5 * * mon-fri", "Europe/Paris", "always", 0.5, 1000, "0 4 * * sun")
+    assert spec.increment == IncrementPolicy(
+        "30 5 * * mon-fri", "Europe/Paris", "after_handoff", "always", 0.5, 1000, "0 4 * * sun"
+    )
     assert (spec.owners, spec.tags) == (("team:data", "a@example.org"), {"tier": "gold"})
     (note,) = parsed.notes
     assert note.path == f"{BACKFILL}.lease_ttl_minutes"
