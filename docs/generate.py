@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpone_dagster import faultpoints
 from dpone_dagster.campaign import errors
 from dpone_dagster.campaign.manifest import manifest_schema
 
@@ -23,7 +24,7 @@ _EXIT_CODES = (
 
 def pages() -> Mapping[str, str]:
     """Every generated page by its file name."""
-    return {"errors.md": _errors(), "manifest.md": _manifest()}
+    return {"errors.md": _errors(), "manifest.md": _manifest(), "faults.md": _faults()}
 
 
 def _errors() -> str:
@@ -56,6 +57,33 @@ def _manifest() -> str:
     for path, node, required in _keys(schema, schema, ""):
         default = "required" if required else _default(node)
         lines.append(f"| `{path}` | {_cell(_value(schema, node))} | {default} | {_cell(node.get('description', ''))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _faults() -> str:
+    """The fault points as a page."""
+    lines = [
+        "# Fault points",
+        "",
+        "Tests end, stop, hold or cut off a real process at these places. A process that finds `DPONE_FAULT` without",
+        "`DPONE_ALLOW_FAULTS=1`, or with a word that is not on this page, exits 2 and does nothing.",
+        "",
+        "```sh",
+        "DPONE_ALLOW_FAULTS=1",
+        "DPONE_FAULT='after_chunk_commit:3=kill; between_renames=stop'  # point[:chunk][=action], several by `;`",
+        "DPONE_FAULT_MARKS=/tmp/marks  # an existing folder: a fault fires once over all processes, not once in each",
+        "```",
+        "",
+        "Without an index a chunk's point means any chunk; without an action the process is killed. A fault that fires",
+        "leaves a file of its name (`after_chunk_commit:3`) in the folder of marks, with the process id in it.",
+        "",
+    ]
+    lines += ["| point of a chunk | what is true there |", "|---|---|"]
+    lines += [f"| `{name}` | {_cell(meaning)} |" for name, meaning in faultpoints.CHUNK_POINTS.items()]
+    lines += ["", "| point of a campaign | what is true there |", "|---|---|"]
+    lines += [f"| `{name}` | {_cell(meaning)} |" for name, meaning in faultpoints.CAMPAIGN_POINTS.items()]
+    lines += ["", "| action | what it does |", "|---|---|"]
+    lines += [f"| `{name}` | {_cell(meaning)} |" for name, meaning in faultpoints.ACTIONS.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from dpone_dagster import faultpoints
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.connections import Connections
 from dpone_dagster.ports import Connector, Source, Target
@@ -44,7 +47,7 @@ class _CampaignConnector:
 
 
 def open_connector(spec: CampaignSpec, connections: Connections) -> Connector:
-    """What opens the campaign's connections. Opens none by itself.
+    """What opens the campaign's connections, in every process that works for it. Opens none by itself.
 
     Args:
         spec: The campaign.
@@ -53,5 +56,7 @@ def open_connector(spec: CampaignSpec, connections: Connections) -> Connector:
     Raises:
         ConnectionMissing: A `connection_ref` has no URL.
         ConnectionInvalid: A URL does not fit the manifest's server.
+        FaultsRefused: The environment asks for faults and does not allow them.
     """
+    faultpoints.arm(os.environ)
     return _CampaignConnector(spec, connections)

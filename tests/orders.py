@@ -76,8 +76,8 @@ class Orders:
     def source_rows(self) -> list[tuple[Any, ...]]:
         return self.on_source("SELECT * FROM public.orders ORDER BY id")
 
-    def target_rows(self) -> list[tuple[Any, ...]]:
-        return self.on_target("SELECT * FROM landing.orders ORDER BY id")
+    def target_rows(self, table: str = "landing.orders") -> list[tuple[Any, ...]]:
+        return self.on_target(f"SELECT * FROM {table} ORDER BY id")
 
     def digests(self) -> tuple[str, str]:
         """Order-free digests of source and live table."""

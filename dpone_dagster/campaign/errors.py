@@ -219,6 +219,20 @@ class CampaignCancelled(Refused):
     next_step = "Take it up again: `dpone backfill resume MANIFEST`."
 
 
+class FaultsRefused(Refused):
+    """DPONE_FAULT is set where faults are not allowed, or names a point or an action that does not exist."""
+
+    code = "FAULTS_REFUSED"
+    next_step = "Unset DPONE_FAULT; docs/faults.md lists points and actions for tests."
+
+
+class FaultInjected(DponeError):
+    """A test asked for a failure at this fault point by DPONE_FAULT."""
+
+    code = "FAULT_INJECTED"
+    next_step = "Unset DPONE_FAULT, then run `dpone backfill resume` with the manifest."
+
+
 class CampaignActive(DponeError):
     """Another run holds the campaign, or the target that both would write."""
 

@@ -17,6 +17,7 @@ from dpone_dagster.campaign.ledger import CampaignRecord, Claim
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.engine.lane import LaneSessions
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import ChunkRead, ChunkWrite
 
 _TRIES = 3
@@ -58,6 +59,7 @@ def load_chunk(sessions: LaneSessions, chunk: Chunk, claim: Claim) -> ChunkDone:
 
 def _attempt(sessions: LaneSessions, chunk: Chunk, claim: Claim, *, first: bool) -> ChunkDone:
     started = time.monotonic()
+    reach("after_claim", chunk.index)
     found = _probe(sessions, chunk, claim)
     receipt = found or _transfer(sessions, chunk, claim)
     sessions.finish(claim, receipt, time.monotonic() - started)

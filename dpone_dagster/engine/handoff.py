@@ -14,6 +14,7 @@ from dpone_dagster.engine.sessions import (
     source_session,
     target_session,
 )
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector
 
 
@@ -59,4 +60,6 @@ def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Che
                 target.publications.close_head(receipt.receipt_id)
             target.ledger.move(spec.run_key, frozenset({Phase.PUBLISHED}), Phase.HANDOFF_COMMITTED)
             facts.update(handoff_id=seed.handoff_id, **anchor_facts(seed.generation, seed.anchor))
+            reach("before_checkpoint")
+        reach("after_checkpoint")
         return target.publications.checkpoint(spec.target, receipt.generation)

@@ -28,6 +28,7 @@ from dpone_dagster.engine.chunk import load_chunk
 from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.lane import LaneSessions
 from dpone_dagster.engine.sessions import existing_campaign, target_session
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector
 
 _CANDIDATES = 16
@@ -161,6 +162,7 @@ def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObse
     except BaseException:
         sessions.give_back()  # an interrupt of the host: nobody is to blame
         raise
+    reach("after_ledger", chunk.index)
     observer.committed(chunk, done.receipt, time.monotonic() - started, replayed=done.replayed)
     result.committed += 1
     result.replayed += done.replayed

@@ -21,6 +21,7 @@ from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, target_session
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
 
 # Waiting for the rename queues every reader of the live table, so the wait is short and repeated instead.
@@ -74,6 +75,8 @@ def _publish_once(spec: CampaignSpec, target: Target, run_id: str) -> Publicatio
             )
         with target.transaction():
             receipt = _swap(spec, record, _draft(spec, record), target)
+            reach("before_publication_commit")
+        reach("after_publication_commit")
         facts.update(receipt_id=receipt.receipt_id, rows=receipt.actual_rows)
     return publication_of(record, target)  # with the server's time
 

@@ -10,6 +10,7 @@ from dpone_dagster.campaign.ledger import FINISHED, LOADABLE, CampaignRecord, Ph
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, target_session
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
 
 CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty")
@@ -95,6 +96,7 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
         if not target.ledger.move(spec.run_key, frozenset(_SEALABLE), Phase.SEALED, validation=None):
             raise ValidationBlocked(f"the campaign is {record.phase}")
         with audited(spec, target, run_id, "campaign", "validate") as facts:
+            reach("after_seal")
             evidence = ValidationEvidence((complete, *_compare(spec, target, record)))
             _settle(spec, target, record, evidence)
             facts["passed"] = evidence.passed
@@ -108,11 +110,14 @@ def _settle(spec: CampaignSpec, target: Target, record: CampaignRecord, evidence
         target.ledger.move(spec.run_key, sealed, Phase.BLOCKED, validation=evidence.as_dict())
         return
     target.tables.build_indexes(record.shadow, _live(spec, target))
+    reach("after_indexes")
     horizon = target.tables.seal(record.shadow)
+    reach("before_validated")
     if not target.ledger.move(
         spec.run_key, sealed, Phase.VALIDATED, validation=evidence.as_dict(), seal_horizon=horizon
     ):
         raise DponeError("the campaign was moved by somebody else while it was validated")
+    reach("after_validated")
     target.tables.settle_horizon(record.shadow, horizon)  # publication looks again; most of the work is done here
 
 

@@ -13,6 +13,7 @@ from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, DponeErro
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import campaign_lock, chunk_lock
 from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.mssql.catalog import CatalogReader
 from dpone_dagster.mssql.faults import UNIQUE_VIOLATION, ServerError
 from dpone_dagster.mssql.locks import lock_resource
@@ -48,7 +49,9 @@ class ChunkWriter:
         batches = Batches(stream)
         if batches.empty:
             return self._commit(claim, write, stream, None)
+        reach("mid_extract", claim.chunk_index)
         with self._staged(claim, write, batches) as stage:
+            reach("after_stage", claim.chunk_index)
             return self._commit(claim, write, stream, stage)
 
     @contextlib.contextmanager
@@ -87,7 +90,11 @@ class ChunkWriter:
             self._prove_shadow(write)
             if rows != stream.rows:
                 raise CountMismatch(f"chunk {claim.chunk_index}: {stream.rows} rows read, {rows} rows written")
-            return self._complete(replace(receipt, rows=rows, bytes=stream.bytes, nulled=dict(stream.nulled)))
+            receipt = replace(receipt, rows=rows, bytes=stream.bytes, nulled=dict(stream.nulled))
+            receipt = self._complete(receipt)
+            reach("before_chunk_commit", claim.chunk_index)
+        reach("after_chunk_commit", claim.chunk_index)
+        return receipt
 
     def _insert_receipt(self, claim: Claim, receipt: ChunkReceipt) -> None:
         """Insert it, if chunk and campaign are held by this session under this epoch."""

@@ -6,6 +6,7 @@ import contextlib
 
 from dpone_dagster.campaign.errors import CatalogDrift, DponeError, PublicationBlocked, TransientFailure
 from dpone_dagster.campaign.names import TableRef, derived_name, digest_of
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.mssql import ddl
 from dpone_dagster.mssql.catalog import OWNER_PROPERTY, CatalogReader, differences
 from dpone_dagster.mssql.facts import Catalog
@@ -67,6 +68,7 @@ def swap(session: Session, reader: CatalogReader, live: TargetTable, shadow: Tar
     if reader.object_id(backup) is not None:
         raise CatalogDrift(f"the backup's name {backup} is taken")
     session.execute(ddl.rename_table(live.table, backup.name))
+    reach("between_renames")
     session.execute(ddl.rename_table(shadow.table, live.table.name))
     if reader.property_of(new.object_id, OWNER_PROPERTY) is not None:
         session.execute(ddl.drop_property(live.table, OWNER_PROPERTY))  # it is no shadow any more

@@ -13,6 +13,7 @@ from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, LeaseLost
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import campaign_lock, chunk_lock
 from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import ChunkWrite, RowStream
 from dpone_dagster.postgres.catalog import identifier, loadable_digest
 from dpone_dagster.postgres.fence import lock_key
@@ -42,9 +43,14 @@ def write_chunk(
         writer.insert_receipt(receipt)
         writer.prove_shadow()
         rows = writer.copy(stream)
+        reach("after_stage", claim.chunk_index)
         if rows != stream.rows:
             raise CountMismatch(f"chunk {claim.chunk_index}: {stream.rows} rows read, {rows} rows written")
-        return writer.complete_receipt(replace(receipt, rows=rows, bytes=stream.bytes, nulled=dict(stream.nulled)))
+        receipt = replace(receipt, rows=rows, bytes=stream.bytes, nulled=dict(stream.nulled))
+        receipt = writer.complete_receipt(receipt)
+        reach("before_chunk_commit", claim.chunk_index)
+    reach("after_chunk_commit", claim.chunk_index)
+    return receipt
 
 
 class _Writer:
@@ -111,6 +117,7 @@ class _Writer:
             with cursor.copy(statement) as copy:
                 for block in stream:
                     copy.write(block)
+                    reach("mid_extract", claim.chunk_index)
             return cursor.rowcount
 
     def complete_receipt(self, receipt: ChunkReceipt) -> ChunkReceipt:

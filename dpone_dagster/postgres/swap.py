@@ -9,6 +9,7 @@ from psycopg import sql
 
 from dpone_dagster.campaign.errors import CatalogDrift, PublicationBlocked
 from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import TargetTable
 from dpone_dagster.postgres import ddl
 from dpone_dagster.postgres.catalog import Catalog, differences, identifier, joined, read_catalog, set_local
@@ -105,6 +106,7 @@ def _statements(old: Catalog, new: Catalog, backup: TableRef) -> Iterator[sql.Co
     for index in old.indexes:
         yield ddl.rename_index(schema, index.name, ddl.carried_name(backup, index.name))
     yield ddl.rename_table(old.table, backup.name)
+    reach("between_renames")
     for index in old.indexes:
         yield ddl.rename_index(schema, ddl.carried_name(new.table, index.name), index.name)
     yield ddl.rename_table(new.table, old.table.name)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from demo.embedded import Embedded
+from tests.commands import Run, log_statements, reads
 from tests.orders import Orders, make_orders
 
 KILLS = 10
 CHUNKS = 600
 ROWS = 60_000
 SEED = int(os.environ.get("DPONE_TEST_SEED", "20261129"))
-READ = re.compile(r"/\* dpone:read_chunk \w+ chunk=(\d+) epoch=(\d+)")
 
 
 @pytest.fixture
@@ -29,39 +25,8 @@ def big_orders(new_database: Callable[[str], str]) -> Orders:
     """Enough chunks to survive ten kills, and a source that logs every statement."""
     orders = make_orders(new_database("oltp"), new_database("dwh"), rows=ROWS, chunks=CHUNKS, lanes=2)
     orders.manifest["dagster"] = {"max_partitions": 40}
-    (name,) = orders.on_source("SELECT current_database()")[0]
-    orders.on_source(f"ALTER DATABASE {name} SET log_statement = 'all'")
+    log_statements(orders)
     return orders
-
-
-class Run:
-    """`dpone backfill …` as an operator starts it, in a process group of its own."""
-
-    def __init__(self, orders: Orders, folder: Path, *command: str) -> None:
-        manifest = orders.write(folder)
-        self.log = (folder / "run.log").open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "dpone_dagster.cli", "backfill", command[0], str(manifest), *command[1:]],
-            cwd=folder,
-            env={**os.environ, **orders.environment, "DAGSTER_HOME": str(folder / "dagster")},
-            stdout=self.log,
-            stderr=self.log,
-            start_new_session=True,
-        )
-
-    def kill(self) -> bool:
-        """SIGKILL to run worker, forkserver and lanes at once; False if the run was faster."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        code = self.process.wait()
-        self.log.close()
-        assert code in (0, -signal.SIGKILL), Path(self.log.name).read_text()[-4000:]
-        return code != 0
-
-    def wait(self) -> int:
-        code = self.process.wait(timeout=180)
-        self.log.close()
-        return code
 
 
 def committed(orders: Orders) -> int:
@@ -96,11 +61,6 @@ def wait_for_a_random_moment(orders: Orders, run: Run, dice: random.Random, numb
         wait_for(run, lambda: committed(orders) >= before + more)
 
 
-def reads(log: Path) -> list[tuple[int, int]]:
-    """(chunk, epoch) of every COPY that the source server saw."""
-    return [(int(chunk), int(epoch)) for chunk, epoch in READ.findall(log.read_text(errors="replace"))]
-
-
 @pytest.mark.slow
 def test_ten_kills_and_a_resume_leave_exact_content(big_orders: Orders, postgres: Embedded, tmp_path: Path) -> None:
     orders = big_orders
@@ -121,7 +81,7 @@ def test_ten_kills_and_a_resume_leave_exact_content(big_orders: Orders, postgres
     receipts = dict(orders.on_target("SELECT chunk_index, epoch FROM system.__dpone__chunk_receipts"))
     assert len(receipts) == CHUNKS
     assert orders.on_target("SELECT count(*) FROM system.__dpone__publications")[0][0] == 1
-    for chunk, epoch in reads(postgres.log)[already_logged:]:
+    for _, chunk, epoch in reads(postgres.log)[already_logged:]:
         assert epoch <= receipts[chunk], f"chunk {chunk} was read again after its receipt"
     left = orders.on_target("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()")
     assert left == [(0,)]
