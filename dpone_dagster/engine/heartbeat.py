@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol
 
@@ -24,6 +27,33 @@ class Cancellable(Protocol):
     def cancel(self) -> None:
         """Cut the statement in flight."""
         ...
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """Tells other threads whether SIGINT or SIGTERM came.
+
+    A handler runs in the main thread only, and not before the driver's call returns: somebody else has to cut it.
+    """
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)
+        writer.setblocking(False)
+        mine = threading.current_thread() is threading.main_thread()
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False) if mine else -1
+        if before != -1:
+            signal.set_wakeup_fd(before)  # the host has its own way
+        try:
+            yield lambda: _stop_came(reader)
+        finally:
+            if mine:
+                signal.set_wakeup_fd(before)
+
+
+def _stop_came(reader: socket.socket) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        return not {signal.SIGINT, signal.SIGTERM}.isdisjoint(reader.recv(4096))
+    return False
 
 
 class Heartbeat:
@@ -52,9 +82,12 @@ class Heartbeat:
         self._sessions: tuple[Cancellable, ...] = ()
         self._done = threading.Event()
         self._reason: str | None = None
+        self._signals = contextlib.ExitStack()
+        self._stopped: Callable[[], bool] = bool
         self._thread = threading.Thread(target=self._run, name="dpone-heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:
+        self._stopped = self._signals.enter_context(_stop_signals())
         self._thread.start()
         return self
 
@@ -63,6 +96,7 @@ class Heartbeat:
     ) -> None:
         self._done.set()
         self._thread.join(timeout=10)
+        self._signals.close()
 
     def watch(self, claim: Claim | None, *sessions: Cancellable) -> None:
         """Renew this claim's lease from now on, and cut these sessions if the lane has to stop."""
@@ -87,6 +121,8 @@ class Heartbeat:
         stopped_since: float | None = None
         while not self._done.wait(_LOOK_SECONDS):
             now = time.monotonic()
+            if self._stopped():
+                self._cut("this process was told to stop")
             if not self._alive():
                 self._cut("the run that started this lane is gone")
                 continue

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from dpone_dagster.campaign.errors import ConnectionLost, DponeError, LeaseLost, ServerUnreachable
-from dpone_dagster.campaign.ledger import CampaignRecord, ChunkState, Claim, Worker
+from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Claim, Worker
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
@@ -16,6 +17,9 @@ from dpone_dagster.ports import Connector, Source, Target
 _JOIN_SECONDS = 30.0
 # A dead session of ours frees its locks when the server sees it; keepalives make that seconds.
 _RELOCK_SECONDS = 60.0
+# A host that was told to stop does not wait that long.
+_LAST_WORDS_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
 _RECONNECT_WAITS = (0.5, 2.0, 5.0)
 
 
@@ -31,6 +35,7 @@ class LaneSessions:
         self.worker = worker
         self.heartbeat = heartbeat
         self.claim: Claim | None = None
+        self._touched: int | None = None
         self._connector = connector
         self._source: Source | None = None
         self._record: CampaignRecord | None = None
@@ -74,6 +79,19 @@ class LaneSessions:
         self._record = existing_campaign(self.spec, self.target)
         return self._record
 
+    def take(self, seen: ChunkRecord) -> Claim | None:
+        """Lock and claim a free chunk; None if another worker was faster."""
+        run_key = self.spec.run_key
+        self._touched = seen.index  # first of all: whoever is interrupted never learns what the server did
+        claim = None
+        if self.target.fence.try_lock_chunk(run_key, seen.index):
+            claim = self.target.ledger.claim(run_key, seen, self.worker)
+            if claim is None:
+                self.target.fence.unlock_chunk(run_key, seen.index)
+        if claim is None:
+            self._touched = None
+        return claim
+
     def hold(self, claim: Claim | None) -> None:
         """Note the claim in hand, so that its lease is renewed and its statements can be cut."""
         self.claim = claim
@@ -97,8 +115,10 @@ class LaneSessions:
         self.target = self._reconnect()
         self.join()
         self._relock(claim)
-        one = ChunkSelection(((claim.chunk_index, claim.chunk_index + 1),))
-        seen = self.target.ledger.chunks(claim.run_key, one)[0]
+        seen = self._chunk(self.target, claim.chunk_index)
+        if (seen.epoch, seen.state) == (claim.epoch, ChunkState.COMMITTED):
+            self.hold(claim)  # only the answer was lost; `finish` compares the receipt
+            return claim
         if seen.epoch != claim.epoch or seen.state is not ChunkState.RUNNING:
             raise LeaseLost(f"chunk {claim.chunk_index} was taken over by {seen.worker}")
         again = self.target.ledger.claim(claim.run_key, seen, self.worker)
@@ -119,11 +139,23 @@ class LaneSessions:
 
     def _relock(self, claim: Claim) -> None:
         deadline = time.monotonic() + _RELOCK_SECONDS
-        while not self.target.fence.try_lock_chunk(claim.run_key, claim.chunk_index):
+        while not self._locked(self.target, claim.chunk_index, 1.0):
             self.heartbeat.check()
             if time.monotonic() >= deadline:
                 raise LeaseLost(f"chunk {claim.chunk_index} is locked by another session")
-            time.sleep(0.5)
+
+    def _locked(self, target: Target, chunk_index: int, within_seconds: float) -> bool:
+        """Take the chunk's lock, which its dead session may hold for a moment yet."""
+        deadline = time.monotonic() + within_seconds
+        while not target.fence.try_lock_chunk(self.spec.run_key, chunk_index):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    def _chunk(self, target: Target, chunk_index: int) -> ChunkRecord:
+        (found,) = target.ledger.chunks(self.spec.run_key, ChunkSelection(((chunk_index, chunk_index + 1),)))
+        return found
 
     def finish(self, claim: Claim, receipt: ChunkReceipt, seconds: float) -> None:
         """CAS the ledger to committed and let the chunk go.
@@ -131,9 +163,15 @@ class LaneSessions:
         Raises:
             LeaseLost: The epoch is another worker's; the receipt stands all the same.
         """
-        if not self.target.ledger.complete(claim, receipt, seconds):
+        if not self.target.ledger.complete(claim, receipt, seconds) and not self._is_done(claim, receipt):
             raise LeaseLost(f"chunk {claim.chunk_index} belongs to another worker now")
         self._let_go(claim)
+
+    def _is_done(self, claim: Claim, receipt: ChunkReceipt) -> bool:
+        """Whether this very claim has committed the chunk before: the answer of the first CAS may have been lost."""
+        seen = self._chunk(self.target, claim.chunk_index)
+        done = (ChunkState.COMMITTED, claim.epoch, receipt.receipt_id)
+        return (seen.state, seen.epoch, seen.receipt_id) == done
 
     def fail(self, error: DponeError, *, stop: bool) -> None:
         """Record the failure of the claim in hand and let the chunk go."""
@@ -141,19 +179,25 @@ class LaneSessions:
             self.target.ledger.fail(self.claim, error, stop=stop)
             self._let_go(self.claim)
 
-    def give_back(self) -> None:
-        """The claim in hand goes back to pending, if the session still can; else its lock's end tells all."""
-        if self.claim is None:
+    def abandon(self) -> None:
+        """Close the connections, then give the chunk in hand back over a new one; for a lane that ends by an error.
+
+        The old connection may be in the middle of anything. Once it is gone, whoever gets the chunk's lock knows that a
+        chunk which is still `running` has no worker. Where that cannot be done soon, the next claimer finds out.
+        """
+        self.close()
+        if self._touched is None:
             return
-        try:
-            self.target.ledger.give_back(self.claim)
-            self._let_go(self.claim)
-        except DponeError:
-            self.claim = None
+        with contextlib.suppress(DponeError), contextlib.closing(self._connector.target(self._purpose)) as target:
+            if self._locked(target, self._touched, _LAST_WORDS_SECONDS):
+                seen = self._chunk(target, self._touched)
+                if seen.state is ChunkState.RUNNING:
+                    target.ledger.give_back(Claim(self.spec.run_key, seen.index, seen.epoch, self.worker))
 
     def _let_go(self, claim: Claim) -> None:
         self.hold(None)
         self.target.fence.unlock_chunk(claim.run_key, claim.chunk_index)
+        self._touched = None
 
     def close(self) -> None:
         """Close the connections, which frees every lock."""

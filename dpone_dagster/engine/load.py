@@ -95,11 +95,21 @@ def load_lane(
         if record.phase not in LOADABLE:
             result.stopped = f"the campaign is {record.phase}"
             return result
-        for chunk, claim in _claims(sessions, selection, result):
-            _work(sessions, chunk, claim, observer, result)
-            if result.stopped is not None:
-                break
+        try:
+            _work_through(sessions, selection, observer, result)
+        except BaseException:  # an interrupt of the host too, wherever it comes
+            sessions.abandon()
+            raise
     return result
+
+
+def _work_through(
+    sessions: LaneSessions, selection: ChunkSelection, observer: LaneObserver, result: LaneResult
+) -> None:
+    for chunk, claim in _claims(sessions, selection, result):
+        _work(sessions, chunk, claim, observer, result)
+        if result.stopped is not None:
+            return
 
 
 def _claims(sessions: LaneSessions, selection: ChunkSelection, result: LaneResult) -> Iterator[tuple[Chunk, Claim]]:
@@ -134,12 +144,9 @@ def _take(sessions: LaneSessions, selection: ChunkSelection) -> tuple[CampaignRe
         limit=_CANDIDATES,
     )
     for candidate in seen:
-        if not target.fence.try_lock_chunk(run_key, candidate.index):
-            continue
-        claim = target.ledger.claim(run_key, candidate, sessions.worker)
+        claim = sessions.take(candidate)
         if claim is not None:
             return record, claim, seen
-        target.fence.unlock_chunk(run_key, candidate.index)
     return record, None, seen
 
 
@@ -147,10 +154,7 @@ def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObse
     started = time.monotonic()
     try:
         done = load_chunk(sessions, chunk, claim)
-    except (LeaseLost, ReceiptMismatch):
-        raise
-    except (ConnectionLost, OutcomeUnknown, Interrupted):
-        sessions.give_back()
+    except (LeaseLost, ReceiptMismatch, ConnectionLost, OutcomeUnknown, Interrupted):
         raise
     except DponeError as error:
         stop = sessions.spec.on_chunk_failure == "stop"
@@ -159,9 +163,6 @@ def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObse
         result.failed += 1
         result.stopped = f"chunk {chunk.index} failed: {error.code}" if stop else None
         return
-    except BaseException:
-        sessions.give_back()  # an interrupt of the host: nobody is to blame
-        raise
     reach("after_ledger", chunk.index)
     observer.committed(chunk, done.receipt, time.monotonic() - started, replayed=done.replayed)
     result.committed += 1

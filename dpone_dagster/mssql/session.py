@@ -193,9 +193,9 @@ class Session:
         """
         if self._in_transaction:
             raise DponeError("this session is in a transaction already")
-        self.execute(_QUERIES["begin"])
-        self._in_transaction = True
         try:
+            self.execute(_QUERIES["begin"])
+            self._in_transaction = True
             yield
             if self._doomed:
                 raise DponeError("a statement of this transaction has failed; nothing of it was kept")

@@ -79,10 +79,9 @@ class Session:
         Raises:
             OutcomeUnknown: COMMIT was sent and its answer did not come.
         """
-        with translated():
-            self.connection.execute(f"BEGIN ISOLATION LEVEL {isolation}".encode())
         try:
             with translated():
+                self.connection.execute(f"BEGIN ISOLATION LEVEL {isolation}".encode())
                 yield
         except BaseException:
             self._rollback()
@@ -95,6 +94,9 @@ class Session:
             raise translate(error) from error
         except psycopg.Error as error:
             raise translate(error) from error
+        except BaseException:  # what a signal handler raises: nobody knows how it ended, but the connection is usable
+            self._rollback()
+            raise
 
     def _rollback(self) -> None:
         # A broken connection has rolled back by itself; its error is already on its way.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import threading
 from typing import Literal
@@ -14,14 +15,16 @@ class CuttingProxy:
     """Forwards to a server until the client sends a marked packet; then the connection ends, on both sides.
 
     Args:
-        host: The server's.
+        host: The server's; a folder is that of PostgreSQL's socket.
         port: The server's.
         mark: Bytes that the packet contains.
         moment: `before` the server gets it, or `after` the server has answered it, with the answer thrown away.
+        times: How often it cuts.
     """
 
-    def __init__(self, host: str, port: int, mark: bytes, moment: Moment) -> None:
+    def __init__(self, host: str, port: int, mark: bytes, moment: Moment, *, times: float = math.inf) -> None:
         self._server = (host, port)
+        self._left = times
         self._mark = mark
         self._moment = moment
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -35,13 +38,14 @@ class CuttingProxy:
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        server = socket.create_connection(self._server)
+        server = _connected(*self._server)
         marked = threading.Event()
         back = threading.Thread(target=self._backward, args=(server, client, marked), daemon=True)
         back.start()
         with contextlib.suppress(OSError):
             while data := client.recv(65_536):
-                if self._mark in data:
+                if self._mark in data and self._left > 0:
+                    self._left -= 1
                     marked.set()
                     if self._moment == "before":
                         break
@@ -61,8 +65,61 @@ class CuttingProxy:
         self._listener.close()
 
 
+def _connected(host: str, port: int) -> socket.socket:
+    if not host.startswith("/"):
+        return socket.create_connection((host, port))
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(f"{host}/.s.PGSQL.{port}")
+    return server
+
+
 def _end(*ends: socket.socket) -> None:
     for end in ends:
         with contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)
         end.close()
+
+
+class MoodyProxy:
+    """Forwards to a server, but hangs up on some callers at once.
+
+    Args:
+        host: The server's; a folder is that of PostgreSQL's socket.
+        port: The server's.
+        refused: So many callers are refused, the first ones …
+        of: … of each so many.
+
+    Attributes:
+        connections: How many came.
+    """
+
+    def __init__(self, host: str, port: int, *, refused: int, of: int) -> None:
+        self._server = (host, port)
+        self._refused, self._of = refused, of
+        self.connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                place = self.connections % self._of
+                self.connections += 1
+                if place < self._refused:
+                    client.close()
+                    continue
+                server = _connected(*self._server)
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=_forward, args=ends, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def _forward(one: socket.socket, other: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := one.recv(65_536):
+            other.sendall(data)
+    _end(one, other)
