@@ -19,6 +19,7 @@ from dpone_dagster.ports import Connector, Target
 
 _LOOK_SECONDS = 1.0
 _STOP_LOOK_SECONDS = 5.0
+_TOLD = "this process was told to stop"
 
 
 class Cancellable(Protocol):
@@ -33,7 +34,8 @@ class Cancellable(Protocol):
 def _stop_signals() -> Iterator[Callable[[], bool]]:
     """Tells other threads whether SIGINT or SIGTERM came.
 
-    A handler runs in the main thread only, and not before the driver's call returns: somebody else has to cut it.
+    A handler runs in the main thread only, and not before the driver's call returns, so that somebody else has to cut
+    it. And pyodbc swallows what a handler raises while it makes an error of its own.
     """
     reader, writer = socket.socketpair()
     with reader, writer:
@@ -108,8 +110,11 @@ class Heartbeat:
         """Between batches and chunks: whether the lane may go on.
 
         Raises:
-            Interrupted: The parent is gone, or the drain after a known failure has run out.
+            Interrupted: This process was told to stop, the parent is gone, or the drain after a known failure has run
+                out.
         """
+        if self._reason is None and self._stopped():
+            self._reason = _TOLD
         if self._reason is None and not self._alive():
             self._reason = "the run that started this lane is gone"
         if self._reason is not None:
@@ -122,7 +127,7 @@ class Heartbeat:
         while not self._done.wait(_LOOK_SECONDS):
             now = time.monotonic()
             if self._stopped():
-                self._cut("this process was told to stop")
+                self._cut(_TOLD)
             if not self._alive():
                 self._cut("the run that started this lane is gone")
                 continue

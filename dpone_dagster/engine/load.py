@@ -97,7 +97,11 @@ def load_lane(
             return result
         try:
             _work_through(sessions, selection, observer, result)
-        except BaseException:  # an interrupt of the host too, wherever it comes
+        except DponeError:
+            sessions.abandon()
+            heartbeat.check()  # an interrupt may show as an error of the statement that it cut
+            raise
+        except BaseException:  # an interrupt of the host, wherever it comes
             sessions.abandon()
             raise
     return result

@@ -52,7 +52,7 @@ def _tell_after(kind: Any, name: str) -> None:
 
 
 def while_a_transaction_begins() -> None:
-    _tell_in_psycopg(b"BEGIN")
+    _tell_in_psycopg(b"BEGIN ISOLATION LEVEL READ COMMITTED")
     original = MssqlSession.execute
 
     def execute(self: MssqlSession, statement: str, *values: object, **more: Any) -> None:
