@@ -108,10 +108,18 @@ class DriverMissing(Refused):
 
 
 class ServerUnreachable(Refused):
-    """The server did not answer or refused the login."""
+    """The server did not answer three times, or takes no connection now: it is starting, stopping or full."""
 
     code = "SERVER_UNREACHABLE"
-    next_step = "Check host, port, login and network; then run the same command again."
+    retryable = True
+    next_step = "Check host, port, network and the server's load; then run the same command again."
+
+
+class LoginRefused(Refused):
+    """The server refused the login: password, database, right or encryption. It is not tried again by itself."""
+
+    code = "LOGIN_REFUSED"
+    next_step = "Correct the URL, or the login's rights on the server; then run the same command again."
 
 
 class TableMissing(Refused):

@@ -11,7 +11,7 @@ from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.heartbeat import Heartbeat
-from dpone_dagster.engine.sessions import existing_campaign
+from dpone_dagster.engine.sessions import existing_campaign, opened
 from dpone_dagster.ports import Connector, Source, Target
 
 _JOIN_SECONDS = 30.0
@@ -39,7 +39,7 @@ class LaneSessions:
         self._connector = connector
         self._source: Source | None = None
         self._record: CampaignRecord | None = None
-        self.target: Target = connector.target(self._purpose)
+        self.target: Target = opened(connector.target, self._purpose)
 
     @property
     def _purpose(self) -> str:
@@ -54,7 +54,7 @@ class LaneSessions:
         """
         if self._source is None:
             try:
-                self._source = self._connector.source(self._purpose)
+                self._source = opened(self._connector.source, self._purpose)
             except ServerUnreachable as error:
                 raise ConnectionLost(error.message) from error
             self.hold(self.claim)

@@ -32,6 +32,7 @@ from dpone_dagster.engine.sessions import (
     EXCLUSIVE_WAIT_SECONDS,
     existing_campaign,
     hold_campaign,
+    opened,
     prove_manifest,
     source_session,
     target_session,
@@ -77,7 +78,7 @@ def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id:
 def _prove_one_domain(spec: CampaignSpec, connector: Connector, target: Target) -> None:
     if spec.state.connection_ref == spec.sink_ref:
         return
-    state = connector.state("prepare state")
+    state = opened(connector.state, "prepare state")
     try:
         if state.domain() != target.domain():
             raise StateDomainSplit(

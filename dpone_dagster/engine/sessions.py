@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from dpone_dagster.campaign.contract import ColumnContract
-from dpone_dagster.campaign.errors import CampaignActive, CampaignMissing, PlanDrift, PublicationBlocked
+from dpone_dagster.campaign.errors import (
+    CampaignActive,
+    CampaignMissing,
+    PlanDrift,
+    PublicationBlocked,
+    ServerUnreachable,
+)
 from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
@@ -14,12 +22,38 @@ from dpone_dagster.ports import Connector, Source, Target
 
 # An exclusive request in the queue keeps new shared holders out, so it never waits longer.
 EXCLUSIVE_WAIT_SECONDS = 5.0
+_CONNECT_WAITS = (0.5, 1.5)
+# A server that lets every try run into its time-out is not worth three of them.
+_CONNECT_PATIENCE_SECONDS = 5.0
+_Opened = TypeVar("_Opened")
+
+
+def opened(connect: Callable[[str], _Opened], purpose: str) -> _Opened:
+    """Connect; up to three tries within seconds where the server does not answer or takes no connection now.
+
+    Args:
+        connect: One of a connector's methods.
+        purpose: Goes into the application name.
+
+    Raises:
+        ServerUnreachable: It stayed so.
+        LoginRefused: At once.
+    """
+    started = time.monotonic()
+    for wait in _CONNECT_WAITS:
+        try:
+            return connect(purpose)
+        except ServerUnreachable:
+            if time.monotonic() - started > _CONNECT_PATIENCE_SECONDS:
+                raise
+            time.sleep(wait)
+    return connect(purpose)
 
 
 @contextlib.contextmanager
 def target_session(connector: Connector, purpose: str) -> Iterator[Target]:
     """One target connection for the length of a block."""
-    target = connector.target(purpose)
+    target = opened(connector.target, purpose)
     try:
         yield target
     finally:
@@ -29,7 +63,7 @@ def target_session(connector: Connector, purpose: str) -> Iterator[Target]:
 @contextlib.contextmanager
 def source_session(connector: Connector, purpose: str) -> Iterator[Source]:
     """One source connection for the length of a block."""
-    source = connector.source(purpose)
+    source = opened(connector.source, purpose)
     try:
         yield source
     finally:

@@ -43,6 +43,20 @@ LOST = frozenset(
         40613,
     }
 )
+# Answers to a login that may be another one a moment later.
+NOT_NOW = frozenset(
+    {
+        233,  # no more connections, or going down
+        921,  # the database is not recovered yet
+        922,
+        17142,  # paused
+        17187,  # not ready yet
+        17188,  # shutting down
+        17189,  # no thread for the connection
+        17809,  # no more connections
+        18401,  # upgrading its own databases
+    }
+)
 UNIQUE_VIOLATION = frozenset({2601, 2627})
 _LOST_STATES = ("08", "IM", "HYT01")
 _CUT, _TIMED_OUT = "HY008", "HYT00"
@@ -76,6 +90,12 @@ def is_lost(error: pyodbc.Error) -> bool:
         or not LOST.isdisjoint(numbers_of(error))
         or "closed connection" in _text(error)
     )
+
+
+def takes_no_connection_now(error: pyodbc.Error) -> bool:
+    """Whether a failed login may succeed a moment later; if not, it was refused."""
+    no_answer = state_of(error) == _TIMED_OUT or (is_lost(error) and "SSL Provider" not in _text(error))
+    return no_answer or not (TRANSIENT | NOT_NOW).isdisjoint(numbers_of(error))
 
 
 def translate(error: pyodbc.Error) -> DponeError:

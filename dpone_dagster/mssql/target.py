@@ -27,7 +27,8 @@ class MssqlTarget:
     Raises:
         ConnectionInvalid: The URL is not one of SQL Server.
         DriverMissing: pyodbc or the ODBC driver is not there.
-        ServerUnreachable: No answer, or the login was refused.
+        ServerUnreachable: No answer, or no connection is taken now.
+        LoginRefused: The login was refused.
     """
 
     wire: Wire = "arrow"

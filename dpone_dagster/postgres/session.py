@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 from dpone_dagster.campaign.errors import (
     ConnectionLost,
     DponeError,
+    LoginRefused,
     OutcomeUnknown,
     ServerUnreachable,
     TransientFailure,
@@ -42,6 +44,15 @@ _TRANSIENT = (
     pg.TooManyConnections,
     pg.CannotConnectNow,
 )
+# libpq keeps the SQLSTATE of a failed connection to itself, so these are words: of the server (53300, 57P03, 55000; in
+# another language it is taken for a refusal) and of libpq and the operating system, which are always English here.
+_NOT_NOW = re.compile(
+    r"too many clients already|too many connections for|remaining connection slots are reserved"
+    r"|the database system is (starting up|shutting down|in recovery mode|not (yet )?accepting connections)"
+    r"|is not currently accepting connections"
+    r"|failed to resolve host|Is the server running|server closed the connection unexpectedly"
+    r"|Connection (refused|reset|timed out)|timeout|No route to host|Network is unreachable"
+)
 _LOST = (pg.AdminShutdown, pg.CrashShutdown, pg.IdleSessionTimeout)
 
 
@@ -53,7 +64,8 @@ class Session:
         purpose: Goes into the application name, for people who look at pg_stat_activity.
 
     Raises:
-        ServerUnreachable: No answer, or the login was refused.
+        ServerUnreachable: No answer, or no connection is taken now.
+        LoginRefused: The login was refused.
     """
 
     def __init__(self, url: str, purpose: str) -> None:
@@ -181,7 +193,8 @@ def _connect(url: str, purpose: str) -> psycopg.Connection[Any]:
                 raise
             return psycopg.connect(_conninfo(url, purpose, _OPTIONS_13), autocommit=True)  # PostgreSQL 13
     except psycopg.OperationalError as error:
-        raise ServerUnreachable(_first_line(error)) from None
+        kind = ServerUnreachable if _NOT_NOW.search(str(error)) else LoginRefused
+        raise kind(_first_line(error)) from None
     except psycopg.ProgrammingError:
         raise ServerUnreachable("the connection URL is not a valid PostgreSQL URL") from None
 

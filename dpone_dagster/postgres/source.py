@@ -48,7 +48,8 @@ class PostgresSource:
         purpose: Goes into the application name.
 
     Raises:
-        ServerUnreachable: No answer, or the login was refused.
+        ServerUnreachable: No answer, or no connection is taken now.
+        LoginRefused: The login was refused.
     """
 
     def __init__(self, url: str, purpose: str) -> None:

@@ -26,7 +26,8 @@ class PostgresTarget:
         state_schema: Where the state tables are.
 
     Raises:
-        ServerUnreachable: No answer, or the login was refused.
+        ServerUnreachable: No answer, or no connection is taken now.
+        LoginRefused: The login was refused.
     """
 
     wire: Wire = "pgcopy"

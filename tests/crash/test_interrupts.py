@@ -20,9 +20,9 @@ import psycopg
 import pytest
 
 from dpone_dagster.campaign.ledger import ChunkState
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.mssql.session import Session
-from dpone_dagster.ports import ChunkSelection
 from tests.engine.campaign import Seen, finish, lane
 from tests.mssql_orders import MssqlOrders, make_mssql_orders
 from tests.orders import Orders, make_orders

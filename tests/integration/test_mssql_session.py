@@ -16,6 +16,7 @@ from dpone_dagster.campaign.errors import (
     ConnectionLost,
     DponeError,
     Interrupted,
+    LoginRefused,
     OutcomeUnknown,
     ServerUnreachable,
     TransientFailure,
@@ -168,12 +169,12 @@ def test_values_go_both_ways_unchanged(session: Session) -> None:
 
 def test_a_server_that_is_not_there_or_refuses_is_said_without_the_secret(url: str) -> None:
     parts = urlsplit(url)
-    for wrong in (
-        url.replace(f":{parts.password}@", ":wr0ng-s3cret@"),
-        url.replace(f":{parts.port}/", ":1/"),
-        url.replace(parts.path, "/no_such_database"),
+    for wrong, kind in (
+        (url.replace(f":{parts.password}@", ":wr0ng-s3cret@"), LoginRefused),
+        (url.replace(f":{parts.port}/", ":1/"), ServerUnreachable),
+        (url.replace(parts.path, "/no_such_database"), LoginRefused),
     ):
-        with pytest.raises(ServerUnreachable) as caught:
+        with pytest.raises(kind) as caught:
             Session(wrong, "test")
         assert "wr0ng-s3cret" not in str(caught.value)
         assert (parts.password or "-") not in str(caught.value)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpone_dagster.campaign.errors import ConnectionLost, DponeError, Interrupted, TransientFailure
-from dpone_dagster.mssql.faults import ServerError, is_lost, translate
+from dpone_dagster.mssql.faults import ServerError, is_lost, takes_no_connection_now, translate
 
 _DRIVER = "[Microsoft][ODBC Driver 18 for SQL Server][SQL Server]"
 
@@ -72,3 +72,23 @@ def test_a_number_in_the_text_is_not_the_errors() -> None:
 )
 def test_row_content_is_never_told(text: str) -> None:
     assert "Hopper" not in translate(error("23000", _DRIVER + text)).message
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "not_now"),
+    [
+        ("08001", "[Microsoft][ODBC Driver 18 for SQL Server]TCP Provider: Error code 0x2749 (10057)", True),
+        ("HYT00", "[Microsoft][ODBC Driver 18 for SQL Server]Login timeout expired (0) (SQLDriverConnect)", True),
+        (
+            "42000",
+            f"{_DRIVER}The server is not ready for new connections. (17187) (SQLDriverConnect)",
+            True,
+        ),
+        ("42000", f"{_DRIVER}Database 'x' is being recovered. (922) (SQLDriverConnect)", True),
+        ("28000", f"{_DRIVER}Login failed for user 'x'. (18456) (SQLDriverConnect)", False),
+        ("42000", f"{_DRIVER}Cannot open database 'x' requested by the login. (4060) (SQLDriverConnect)", False),
+        ("08001", "[Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: certificate verify failed (-1)", False),
+    ],
+)
+def test_a_login_is_refused_or_not_taken_now(state: str, text: str, not_now: bool) -> None:
+    assert takes_no_connection_now(error(state, text)) is not_now
