@@ -100,7 +100,8 @@ class OnMssql:
         except ServerUnreachable as error:
             raise ServerUnreachable(
                 error.message,
-                next_step=f"Correct host, port, login or database in {VARIABLE}; the database has to be there already.",
+                next_step=f"Correct host, port, login, database or encryption in {VARIABLE}; "
+                "the database has to be there already.",
             ) from None
         with contextlib.closing(session):
             yield session
