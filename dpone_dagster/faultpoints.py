@@ -43,6 +43,8 @@ CAMPAIGN_POINTS: Mapping[str, str] = {
     "after_publication_commit": "The publication is committed; nobody has been told.",
     "before_checkpoint": "Checkpoint and closed head are written; COMMIT has not been sent.",
     "after_checkpoint": "The checkpoint is committed; nobody has been told.",
+    "before_increment_commit": "Changes and checkpoint are written; COMMIT has not been sent.",
+    "after_increment_commit": "Changes and checkpoint are committed; nobody has been told.",
 }
 POINTS: Mapping[str, str] = {**CHUNK_POINTS, **CAMPAIGN_POINTS}
 ACTIONS: Mapping[str, str] = {

@@ -1,12 +1,12 @@
 """`incremental`: what changed in the source since the handoff, one increment a run."""
 
-from dagster import AssetExecutionContext, AssetKey, AssetsDefinition, Config, MaterializeResult
+from dagster import AssetExecutionContext, AssetsDefinition, Config, MaterializeResult
 from pydantic import Field
 
 from dpone_dagster.assets.campaign_asset import Events, campaign_asset
 from dpone_dagster.assets.failures import shown_to_dagster
 from dpone_dagster.assets.names import plain_metadata
-from dpone_dagster.campaign.spec import RouteSpec
+from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.apply import Compare
 from dpone_dagster.engine.increment import run_increment
 from dpone_dagster.resources.connections import DponeConnections
@@ -22,18 +22,17 @@ class IncrementConfig(Config):
     )
 
 
-def build_incremental(spec: RouteSpec, handoff: AssetKey | None) -> AssetsDefinition:
+def build_incremental(spec: CampaignSpec) -> AssetsDefinition:
     """The live table, kept up to date by xmin.
 
     Args:
-        spec: The campaign, or its increments; the `handoff_id` is set.
-        handoff: The campaign's `xmin_handoff`, where this project has it.
+        spec: The campaign; its `handoff_id` is set.
     """
 
     @campaign_asset(
         spec,
         "incremental",
-        after=handoff,
+        after="xmin_handoff",
         checks={},
         description=f"`{spec.target}` with what changed in `{spec.source}` since the handoff.",
     )
@@ -53,6 +52,7 @@ def build_incremental(spec: RouteSpec, handoff: AssetKey | None) -> AssetsDefini
                     "lag_transactions": done.lag_transactions,
                     "lag_seconds": round(done.lag_seconds, 3),
                     "compared": done.compared,
+                    "differing_buckets": done.differing if done.compared else None,
                     **{f"nulled_{column}": count for column, count in done.nulled.items()},
                     "anchor_from": str(done.anchor_from.xid),
                     "anchor_to": str(done.anchor_to.xid),

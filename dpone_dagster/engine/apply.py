@@ -8,7 +8,7 @@ from typing import Literal
 
 from dpone_dagster.campaign.spec import IncrementPolicy
 from dpone_dagster.campaign.watermark import Checkpoint
-from dpone_dagster.engine.reconcile import Comparison, Sides, reconcile
+from dpone_dagster.engine.reconcile import Comparison, Reconciled, Sides, reconcile
 from dpone_dagster.ports import ChangeCounts
 
 # What is compared besides the rows that changed: what the manifest says; every key; or every row instead of them.
@@ -53,12 +53,14 @@ class Applied:
     Attributes:
         rows_read: Rows of the xmin window.
         counts: What was written.
+        differing: Buckets of keys that differed, of 1,024.
         nulled: Values that were set to NULL in the rows that were read, a column.
         steps: The steps.
     """
 
     rows_read: int
     counts: ChangeCounts
+    differing: int
     nulled: Mapping[str, int]
     steps: Steps
 
@@ -66,7 +68,8 @@ class Applied:
         """For the audit row."""
         counts = self.counts
         written = {"inserted": counts.inserted, "updated": counts.updated, "deleted": counts.deleted}
-        return {**written, "compared": self.steps.comparison, "nulled": dict(self.nulled)}
+        compared = {"compared": self.steps.comparison, "differing_buckets": self.differing}
+        return {**written, **compared, "nulled": dict(self.nulled)}
 
 
 def apply(sides: Sides, steps: Steps) -> Applied:
@@ -86,6 +89,6 @@ def apply(sides: Sides, steps: Steps) -> Applied:
         rows = sides.snapshot.changed_rows()
         rows_read = changes.stage_rows(into, rows)
         sides.nulled.update(rows.nulled)
-    deleted = reconcile(sides, steps.comparison) if steps.comparison else 0
+    found = reconcile(sides, steps.comparison) if steps.comparison else Reconciled()
     counts = changes.replace(into) if steps.anew else changes.upsert(into)
-    return Applied(rows_read, replace(counts, deleted=deleted), dict(sides.nulled), steps)
+    return Applied(rows_read, replace(counts, deleted=found.deleted), found.differing, dict(sides.nulled), steps)

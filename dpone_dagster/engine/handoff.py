@@ -57,9 +57,13 @@ def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Che
             if head.head == "pending":
                 if not target.publications.seed_checkpoint(seed, source_name(spec, source)):
                     raise HandoffRefused(f"generation {seed.generation} has another checkpoint already")
-                target.publications.close_head(receipt.receipt_id)
+                if not target.publications.close_head(receipt.receipt_id):
+                    raise HandoffRefused(f"publication {receipt.receipt_id} is not the pending head of {spec.target}")
+            there = target.publications.checkpoint(spec.target, receipt.generation)
+            if there is None or (there.handoff_id, there.publication_receipt) != (spec.handoff_id, receipt.receipt_id):
+                raise HandoffRefused(f"the checkpoint of generation {seed.generation} is not this publication's")
             target.ledger.move(spec.run_key, frozenset({Phase.PUBLISHED}), Phase.HANDOFF_COMMITTED)
             facts.update(handoff_id=seed.handoff_id, **anchor_facts(seed.generation, seed.anchor))
             reach("before_checkpoint")
         reach("after_checkpoint")
-        return target.publications.checkpoint(spec.target, receipt.generation)
+        return there

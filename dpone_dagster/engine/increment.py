@@ -8,25 +8,18 @@ from dataclasses import dataclass
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.deletion import DeleteMark, delete_mark
-from dpone_dagster.campaign.errors import (
-    CampaignActive,
-    DponeError,
-    GenerationStale,
-    HandoffMissing,
-    PlanDrift,
-    UniqueConflict,
-)
+from dpone_dagster.campaign.errors import CampaignActive, DponeError, GenerationStale, HandoffMissing, UniqueConflict
 from dpone_dagster.campaign.identity import sha256_of
 from dpone_dagster.campaign.ledger import CampaignRecord
-from dpone_dagster.campaign.spec import RouteSpec
+from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, anchor_facts
 from dpone_dagster.engine.advice import advice_for_increments
 from dpone_dagster.engine.apply import Applied, Compare, Steps, apply
 from dpone_dagster.engine.audit import audited
-from dpone_dagster.engine.prepare import prove_handoff_owner
 from dpone_dagster.engine.reconcile import Sides
 from dpone_dagster.engine.sessions import hold_target, prove_no_campaign, source_session, target_session
-from dpone_dagster.ports import ChangeRead, ChangeTarget, Connector, Source, Target
+from dpone_dagster.faultpoints import reach
+from dpone_dagster.ports import ChangeRead, ChangeTarget, Connector, Target
 
 
 @dataclass(frozen=True)
@@ -39,6 +32,7 @@ class IncrementResult:
         updated: Rows replaced in the target.
         deleted: Rows whose key had vanished from the source; marked ones with `delete_mode: soft`.
         compared: What was compared: `keys`, `rows`, or None for nothing but the rows that changed.
+        differing: Buckets of keys that the comparison found different, of 1,024; only these were read key by key.
         nulled: Values that `on_bad_value: null` set to NULL in the rows that were read, a column.
         anchor_from: Where it started.
         anchor_to: Where the next one starts.
@@ -50,6 +44,7 @@ class IncrementResult:
     updated: int
     deleted: int
     compared: str | None
+    differing: int
     nulled: Mapping[str, int]
     anchor_from: Anchor
     anchor_to: Anchor
@@ -80,7 +75,7 @@ class _Gate:
     checkpoint: Checkpoint | None = None
 
 
-def increment_gate(spec: RouteSpec, connector: Connector) -> str | None:
+def increment_gate(spec: CampaignSpec, connector: Connector) -> str | None:
     """Why no increment may run now, or None if one may. Changes nothing.
 
     Args:
@@ -94,7 +89,7 @@ def increment_gate(spec: RouteSpec, connector: Connector) -> str | None:
     return None
 
 
-def prove_gate(spec: RouteSpec, connector: Connector) -> None:
+def prove_gate(spec: CampaignSpec, connector: Connector) -> None:
     """An increment may run now. Changes nothing.
 
     Args:
@@ -109,7 +104,7 @@ def prove_gate(spec: RouteSpec, connector: Connector) -> None:
         _open_gate(spec, target)
 
 
-def live_checkpoint(spec: RouteSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
+def live_checkpoint(spec: CampaignSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
     """The checkpoint of the live generation, and the campaign that published it. Changes nothing.
 
     Raises:
@@ -121,14 +116,14 @@ def live_checkpoint(spec: RouteSpec, target: Target) -> tuple[CampaignRecord, Ch
     return gate.record, gate.checkpoint
 
 
-def _open_gate(spec: RouteSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
+def _open_gate(spec: CampaignSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
     found = live_checkpoint(spec, target)
     prove_no_campaign(target, spec.target)
     return found
 
 
 def run_increment(
-    spec: RouteSpec, connector: Connector, run_id: str, *, compare: Compare = "policy"
+    spec: CampaignSpec, connector: Connector, run_id: str, *, compare: Compare = "policy"
 ) -> IncrementResult:
     """Read what changed since the checkpoint and apply it: stage, delete, update, insert, checkpoint, one transaction.
 
@@ -141,8 +136,6 @@ def run_increment(
 
     Raises:
         HandoffMissing: No handoff is committed for the live generation.
-        HandoffRefused: The handoff is of another source or target.
-        PlanDrift: The campaign has another key.
         CampaignActive: A campaign of the same target is at work, or another increment is.
         IncrementRefused: The watermark is too old or ahead of the source, or too many rows would be deleted.
         CatalogDrift: The source changed since the campaign was prepared.
@@ -157,7 +150,6 @@ def run_increment(
     ):
         record, checkpoint = _open_gate(spec, target)
         contract = ColumnContract.from_dict(record.contract)
-        _prove_route(spec, source, target, contract)
         into = ChangeTarget(spec.target, contract, _mark(spec, target, contract))
         read = ChangeRead(
             table=spec.source,
@@ -179,6 +171,7 @@ def run_increment(
                 updated=applied.counts.updated,
                 deleted=applied.counts.deleted,
                 compared=applied.steps.comparison,
+                differing=applied.differing,
                 nulled=applied.nulled,
                 anchor_from=checkpoint.anchor,
                 anchor_to=snapshot.anchor,
@@ -186,22 +179,7 @@ def run_increment(
             )
 
 
-def _prove_route(spec: RouteSpec, source: Source, target: Target, contract: ColumnContract) -> None:
-    """The manifest is of the handoff's own source, target and key.
-
-    Raises:
-        HandoffRefused: The handoff is of another source or target.
-        PlanDrift: The campaign has another key.
-    """
-    prove_handoff_owner(spec, source, target)
-    if spec.unique_key != contract.key:
-        raise PlanDrift(
-            f"unique_key is [{', '.join(spec.unique_key)}], the campaign's [{', '.join(contract.key)}]",
-            next_step="Write the campaign's `unique_key`, or start a new campaign.",
-        )
-
-
-def _mark(spec: RouteSpec, target: Target, contract: ColumnContract) -> DeleteMark | None:
+def _mark(spec: CampaignSpec, target: Target, contract: ColumnContract) -> DeleteMark | None:
     if spec.increment.soft_delete_column is None:
         return None
     live = target.tables.describe(spec.target)
@@ -230,10 +208,12 @@ def _apply_once(sides: Sides, steps: Steps, checkpoint: Checkpoint) -> Applied:
         reconciled = steps.comparison is not None or checkpoint.reconciled
         if not target.publications.advance_checkpoint(checkpoint, sides.snapshot.anchor, reconciled=reconciled):
             raise DponeError("the checkpoint was moved by somebody else under the target's lock")
-        return applied
+        reach("before_increment_commit")
+    reach("after_increment_commit")
+    return applied
 
 
-def _gate(spec: RouteSpec, target: Target) -> _Gate:
+def _gate(spec: CampaignSpec, target: Target) -> _Gate:
     if spec.handoff_id is None:
         return _Gate("the manifest asks for no xmin handoff")
     if not target.ledger.provisioned():

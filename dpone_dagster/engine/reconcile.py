@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpone_dagster.campaign.errors import IncrementRefused
-from dpone_dagster.campaign.spec import RouteSpec
+from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.ports import ChangeSnapshot, ChangeTarget, KeyBucket, Target
 
 BUCKETS = 1024
@@ -27,14 +27,27 @@ class Sides:
         nulled: Values that `on_bad_value: null` set to NULL in the rows that were read, a column; filled by the reads.
     """
 
-    spec: RouteSpec
+    spec: CampaignSpec
     target: Target
     into: ChangeTarget
     snapshot: ChangeSnapshot
     nulled: Counter[str] = field(default_factory=Counter)
 
 
-def reconcile(sides: Sides, by: Comparison) -> int:
+@dataclass(frozen=True)
+class Reconciled:
+    """What a comparison found.
+
+    Attributes:
+        deleted: Rows deleted or marked.
+        differing: Buckets of keys that were not equal, of 1,024.
+    """
+
+    deleted: int = 0
+    differing: int = 0
+
+
+def reconcile(sides: Sides, by: Comparison) -> Reconciled:
     """Compare digests a bucket, then key by key where they differ; delete, or mark, what the source no longer has.
 
     Rows of the source that the target has not, or (by `rows`) that differ, are staged.
@@ -42,9 +55,6 @@ def reconcile(sides: Sides, by: Comparison) -> int:
     Args:
         sides: Source and target.
         by: What is digested: keys, or whole rows.
-
-    Returns:
-        Rows deleted or marked.
 
     Raises:
         IncrementRefused: More rows would go than the manifest's guards allow; nothing was deleted.
@@ -56,14 +66,14 @@ def reconcile(sides: Sides, by: Comparison) -> int:
         here, there = changes.row_buckets(into, BUCKETS), snapshot.row_buckets(BUCKETS)
     wanted = _differing(here, there)
     if not wanted:
-        return 0
+        return Reconciled()
     found = changes.stage_keys(into, snapshot.keys(BUCKETS, wanted), BUCKETS, wanted)
     _guard(sides.spec, found.extra_in_target, sum(b.keys for b in here), sum(b.keys for b in there))
     if found.missing_in_target or by == "rows":
         rows = snapshot.rows_by_key(BUCKETS, wanted)
         changes.stage_rows(into, rows)
         sides.nulled.update(rows.nulled)
-    return changes.delete_unmatched(into) if found.extra_in_target else 0
+    return Reconciled(changes.delete_unmatched(into) if found.extra_in_target else 0, len(wanted))
 
 
 def _differing(here: list[KeyBucket], there: list[KeyBucket]) -> list[int]:
@@ -71,7 +81,7 @@ def _differing(here: list[KeyBucket], there: list[KeyBucket]) -> list[int]:
     return sorted(bucket for bucket in left.keys() | right.keys() if left.get(bucket) != right.get(bucket))
 
 
-def _guard(spec: RouteSpec, vanishing: int, target_rows: int, source_rows: int) -> None:
+def _guard(spec: CampaignSpec, vanishing: int, target_rows: int, source_rows: int) -> None:
     policy = spec.increment
     seen = f"{vanishing} of {target_rows} target rows are gone from the source, which has {source_rows}"
     advice = "Check the source; if it is right, raise the guard under `dagster.incremental`, then run it again."

@@ -164,3 +164,14 @@ def test_audit_rows_tell_where_the_checkpoint_of_a_generation_has_been(target: P
     recorded = target.publications.recorded_anchors("generation-1")
     assert sorted(recorded) == [RecordedAnchor.of(ANCHOR), RecordedAnchor.of(LATER)]
     assert target.publications.recorded_anchors("generation-3") == []
+
+
+def test_a_new_timeline_may_begin_before_the_last_ids_of_the_old_one(target: Parts) -> None:
+    target.publications.record(publication(1))
+    first = checkpoint(1, anchor=LATER)
+    target.publications.seed_checkpoint(first, "oltp/orders")
+    assert not target.publications.advance_checkpoint(first, ANCHOR, reconciled=True)
+    promoted = replace(ANCHOR, identity=replace(SERVER, timeline=SERVER.timeline + 1))
+    assert target.publications.advance_checkpoint(first, promoted, reconciled=True)
+    second = target.publications.checkpoint(TARGET, "generation-1")
+    assert second == replace(first, anchor=promoted, revision=2, reconciled=True)

@@ -9,7 +9,7 @@ import pytest
 from dpone_dagster.campaign.errors import Refused
 from dpone_dagster.engine.inspect import doctor
 from dpone_dagster.engine.prepare import prepare
-from tests.orders import Orders
+from tests.orders import COLUMNS, Orders
 
 EVERYTHING = """
     SELECT n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -36,6 +36,56 @@ def _a_chunk_column_of_another_type(orders: Orders) -> None:
 def _a_view_for_xmin(orders: Orders) -> None:
     orders.on_source("ALTER TABLE public.orders RENAME TO real")
     orders.on_source("CREATE VIEW public.orders AS SELECT * FROM public.real")
+
+
+def _a_materialized_view_for_xmin(orders: Orders) -> None:
+    orders.on_source("ALTER TABLE public.orders RENAME TO real")
+    orders.on_source("CREATE MATERIALIZED VIEW public.orders AS SELECT * FROM public.real")
+
+
+def _a_foreign_table_for_xmin(orders: Orders) -> None:
+    orders.on_source("ALTER TABLE public.orders RENAME TO real")
+    orders.on_source("CREATE FOREIGN DATA WRAPPER elsewhere")
+    orders.on_source("CREATE SERVER elsewhere FOREIGN DATA WRAPPER elsewhere")
+    orders.on_source(f"CREATE FOREIGN TABLE public.orders ({COLUMNS}) SERVER elsewhere")
+
+
+def _a_foreign_partition_for_xmin(orders: Orders) -> None:
+    _a_foreign_table_for_xmin(orders)
+    orders.on_source("ALTER FOREIGN TABLE public.orders RENAME TO far")
+    orders.on_source(f"CREATE TABLE public.orders ({COLUMNS}) PARTITION BY HASH (id)")
+    orders.on_source("ALTER TABLE public.orders ATTACH PARTITION far FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+
+
+def _no_unique_index_on_the_target(orders: Orders) -> None:
+    orders.on_target("ALTER TABLE landing.orders DROP CONSTRAINT orders_pkey")
+
+
+def _a_unique_index_with_a_condition(orders: Orders) -> None:
+    orders.on_target("ALTER TABLE landing.orders DROP CONSTRAINT orders_pkey")
+    orders.on_target("CREATE UNIQUE INDEX ON landing.orders (id) WHERE paid")
+
+
+def _a_unique_index_on_more_than_the_key(orders: Orders) -> None:
+    orders.on_target("ALTER TABLE landing.orders DROP CONSTRAINT orders_pkey")
+    orders.on_target("CREATE UNIQUE INDEX ON landing.orders (id, placed_at)")
+
+
+def _soft_deletes(orders: Orders, column: str) -> None:
+    orders.manifest["dagster"] = {"incremental": {"delete_mode": "soft", "soft_delete_column": column}}
+
+
+def _no_column_that_marks_deleted_rows(orders: Orders) -> None:
+    _soft_deletes(orders, "deleted_at")
+
+
+def _a_loaded_column_that_marks_deleted_rows(orders: Orders) -> None:
+    _soft_deletes(orders, "note")
+
+
+def _a_mark_with_a_default(orders: Orders) -> None:
+    orders.on_target("ALTER TABLE landing.orders ADD deleted_at timestamptz DEFAULT now()")
+    _soft_deletes(orders, "deleted_at")
 
 
 def _no_source_table(orders: Orders) -> None:
@@ -75,6 +125,15 @@ def _a_foreign_table_under_the_shadows_name(orders: Orders) -> None:
         (_key_that_is_not_there, "KEY_INVALID", "shop"),
         (_a_chunk_column_of_another_type, "KEY_INVALID", "kind `uuid`"),
         (_a_view_for_xmin, "SOURCE_UNSUITABLE", "view"),
+        (_a_materialized_view_for_xmin, "SOURCE_UNSUITABLE", "public.orders is a matview"),
+        (_a_foreign_table_for_xmin, "SOURCE_UNSUITABLE", "public.orders is a foreign"),
+        (_a_foreign_partition_for_xmin, "SOURCE_UNSUITABLE", "public.orders is a foreign"),
+        (_no_unique_index_on_the_target, "KEY_INVALID", "no unique index holds (id) apart"),
+        (_a_unique_index_with_a_condition, "KEY_INVALID", "no unique index holds (id) apart"),
+        (_a_unique_index_on_more_than_the_key, "KEY_INVALID", "no unique index holds (id) apart"),
+        (_no_column_that_marks_deleted_rows, "DELETE_MARK_UNSUITABLE", "`deleted_at`"),
+        (_a_loaded_column_that_marks_deleted_rows, "DELETE_MARK_UNSUITABLE", "is loaded from the source"),
+        (_a_mark_with_a_default, "DELETE_MARK_UNSUITABLE", "has a default"),
         (_no_source_table, "TABLE_MISSING", "public.orders"),
         (_no_target_table, "TARGET_NOT_PROVISIONED", "landing.orders"),
         (_a_trigger_on_the_target, "CATALOG_REFUSED", "watch"),

