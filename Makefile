@@ -5,10 +5,10 @@ BIN := .venv/bin
 STAMP := .venv/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint ui stop clean lock
+.PHONY: help setup demo demo-mssql test lint ui stop clean lock
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the pinned dependencies and the `dpone` command
 	@:
@@ -18,7 +18,10 @@ $(STAMP): pyproject.toml uv.lock requirements.lock setup.sh
 	@touch $(STAMP)
 
 demo: setup ## load a million rows, publish, hand over, load an increment; needs nothing but Python
-	@$(BIN)/python -m demo.run
+	@$(BIN)/python -m demo.run postgres
+
+demo-mssql: setup ## the same into SQL Server: the one of DPONE_CONNECTION_MSSQL_DWH, else a container that is started
+	@$(BIN)/python -m demo.run mssql
 
 test: lint ## lint, types, import direction, then all tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -29,15 +32,16 @@ lint: setup ## style, types and import direction only
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-ui: setup ## Dagster's UI on http://localhost:3000, with the demo's campaign if the demo was run
+ui: setup ## Dagster's UI on http://localhost:3000, with the campaign of the demo that was run last
 	@$(BIN)/python -m demo.ui
 
-stop: ## stop the demo's PostgreSQL server
+stop: ## stop the demos' servers
 	@if [ -x $(BIN)/python ]; then $(BIN)/python -m demo.stop; fi
 
-clean: stop ## remove .venv, .dpone and caches
+clean: ## stop the demos' servers; remove their data, .venv, .dpone and caches
+	@if [ -x $(BIN)/python ]; then $(BIN)/python -m demo.stop --volumes; fi
 	@rm -rf .venv .dpone .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 lock: ## refresh uv.lock and requirements.lock (needs uv)
 	@uv lock
-	@uv export --quiet --frozen --extra ui --no-emit-project --output-file requirements.lock
+	@uv export --quiet --frozen --extra ui --extra mssql --no-emit-project --output-file requirements.lock

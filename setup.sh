@@ -20,7 +20,7 @@ find_python() {
 }
 
 with_uv() {
-    UV_PROJECT_ENVIRONMENT=.venv uv sync --quiet --frozen --inexact --extra ui --python "$1"
+    UV_PROJECT_ENVIRONMENT=.venv uv sync --quiet --frozen --inexact --extra ui --extra mssql --python "$1"
 }
 
 with_pip() {

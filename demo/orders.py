@@ -1,4 +1,4 @@
-"""The demo's tables: a source of a million orders, a live target with an older and smaller generation, and changes."""
+"""The demo's orders: a source with a million of them, an older and smaller generation, and changes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import psycopg
 NEW_ROWS = 1_000_000
 OLD_ROWS = 200_000
 # Orders of the older generation were placed before this day, those of the source on it or later.
-NEW_SINCE = "2024-01-01"
+OLD_SINCE, NEW_SINCE = "2023-01-01", "2024-01-01"
 
-_COLUMNS = """
+COLUMNS = """
     id uuid NOT NULL,
     amount numeric(18,2),
     placed_at timestamptz NOT NULL,
@@ -33,7 +33,16 @@ _HALVES = ((1, NEW_ROWS // 2), (NEW_ROWS // 2 + 1, NEW_ROWS))
 _SALT = "order "
 
 
-def _insert(url: str, table: str, salt: str, since: str, span: tuple[int, int]) -> None:
+def insert_orders(url: str, table: str, salt: str, since: str, span: tuple[int, int]) -> None:
+    """Insert numbered orders into a table of a PostgreSQL.
+
+    Args:
+        url: Of its database.
+        table: Its name, as SQL.
+        salt: Makes the keys; two salts have no key in common.
+        since: Day of the first order.
+        span: First and last number.
+    """
     values = {"salt": salt, "since": since, "first": span[0], "last": span[1]}
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"INSERT INTO {table} {_ROWS}", values)
@@ -42,22 +51,11 @@ def _insert(url: str, table: str, salt: str, since: str, span: tuple[int, int]) 
 def fill_source(url: str) -> None:
     """Create and fill `public.orders`, a half a connection."""
     with psycopg.connect(url, autocommit=True) as source:
-        source.execute(f"CREATE TABLE public.orders ({_COLUMNS})")
+        source.execute(f"CREATE TABLE public.orders ({COLUMNS})")
         with ThreadPoolExecutor(len(_HALVES)) as pool:
-            list(pool.map(lambda span: _insert(url, "public.orders", _SALT, NEW_SINCE, span), _HALVES))
+            list(pool.map(lambda span: insert_orders(url, "public.orders", _SALT, NEW_SINCE, span), _HALVES))
         source.execute("ALTER TABLE public.orders ADD PRIMARY KEY (id)")
         source.execute("VACUUM (ANALYZE) public.orders")
-
-
-def provision_target(url: str) -> None:
-    """Create the reviewed `landing.orders` with its key and index, and an older generation in it."""
-    with psycopg.connect(url, autocommit=True) as target:
-        target.execute("CREATE SCHEMA landing")
-        target.execute(f"CREATE TABLE landing.orders ({_COLUMNS}, PRIMARY KEY (id))")
-        target.execute("CREATE INDEX orders_placed_at ON landing.orders (placed_at)")
-    _insert(url, "landing.orders", "old order ", "2023-01-01", (1, OLD_ROWS))
-    with psycopg.connect(url, autocommit=True) as target:
-        target.execute("VACUUM (ANALYZE) landing.orders")
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def change_source(url: str) -> Changes:
             f"UPDATE public.orders SET paid = NOT paid, note = 'changed ✏️' WHERE id IN ({ids})",
             {"salt": _SALT, "first": 10_001, "last": 15_000},
         ).rowcount
-        _insert(url, "public.orders", _SALT, NEW_SINCE, inserted)
+        insert_orders(url, "public.orders", _SALT, NEW_SINCE, inserted)
         deleted = source.execute(
             f"DELETE FROM public.orders WHERE id IN ({ids})", {"salt": _SALT, "first": 500_001, "last": 501_000}
         ).rowcount

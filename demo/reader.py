@@ -5,19 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 
 import psycopg
 
-from demo.orders import NEW_SINCE
+from dpone_dagster.campaign.errors import DponeError
 
 _PAUSE_SECONDS = 0.2
-# One statement, so one snapshot: whole generations only, or it would show here.
-_LOOK = """
-    SELECT count(*) FILTER (WHERE placed_at < %(since)s), count(*) FILTER (WHERE placed_at >= %(since)s)
-    FROM landing.orders
-"""
 
 
 @dataclass(frozen=True)
@@ -60,13 +56,13 @@ class Reader:
     """Looks at the live table again and again, from `start` to `stop`.
 
     Args:
-        url: The target database.
+        look: Reads the live table once, on a connection of its own; a function that another process can import.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, look: Callable[[], State]) -> None:
         context = multiprocessing.get_context("spawn")
         self._here, there = context.Pipe()
-        self._process = context.Process(target=_look_until_told, args=(url, there), name="reader", daemon=True)
+        self._process = context.Process(target=_look_until_told, args=(look, there), name="reader", daemon=True)
         self._process.start()
         there.close()
         self._here.recv()  # it has looked once
@@ -81,26 +77,24 @@ class Reader:
         return seen
 
 
-def _look_until_told(url: str, parent: Connection) -> None:
+def _look_until_told(look: Callable[[], State], parent: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     seen = Observations()
-    _look(url, seen)
+    _note(look, seen)
     parent.send("ready")
     while not parent.poll(_PAUSE_SECONDS):
-        _look(url, seen)
+        _note(look, seen)
     parent.recv()  # raises EOFError where the parent is gone, which ends this process too
-    _look(url, seen)
+    _note(look, seen)
     parent.send(seen)
 
 
-def _look(url: str, seen: Observations) -> None:
+def _note(look: Callable[[], State], seen: Observations) -> None:
     started = time.monotonic()
     try:
-        with psycopg.connect(url, autocommit=True) as connection:
-            row = connection.execute(_LOOK, {"since": NEW_SINCE}).fetchone()
-    except psycopg.Error as error:
+        state = look()
+    except (psycopg.Error, DponeError) as error:
         if str(error) not in seen.errors:
             seen.errors.append(str(error))
         return
-    assert row is not None
-    seen.add(State(*row), time.monotonic() - started)
+    seen.add(state, time.monotonic() - started)

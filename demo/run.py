@@ -1,4 +1,4 @@
-"""`make demo`: one whole campaign on a real server, watched by a reader, then an increment. Exits 0 if all held."""
+"""`make demo` and `make demo-mssql`: one campaign, watched by a reader, then an increment. Exits 0 if all held."""
 
 from __future__ import annotations
 
@@ -7,32 +7,26 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dagster import AssetKey, DagsterInstance
 
-from demo.orders import NEW_ROWS, OLD_ROWS, Changes, change_source, fill_source, provision_target
-from demo.place import (
-    CONNECTIONS,
-    FOLDER,
-    MANIFEST,
-    REPORT,
-    ROOT,
-    SOURCE_DATABASE,
-    TARGET_DATABASE,
-    environment,
-    start_server,
-    write_connections,
-)
+from demo.on_mssql import OnMssql
+from demo.on_postgres import OnPostgres
+from demo.orders import NEW_ROWS, OLD_ROWS, Changes, change_source, fill_source
+from demo.place import ROOT, Place, start_server
 from demo.reader import Observations, Reader, State
+from demo.target import DemoTarget
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import DponeError, Interrupted
 from dpone_dagster.cli.campaign_run import RunOutcome, run_campaign
 from dpone_dagster.cli.dagster_run import JobEnd, JobRequest, run_job
 from dpone_dagster.cli.looking import open_campaign
+from dpone_dagster.connections import FILE_VARIABLE
 from dpone_dagster.engine.sessions import existing_campaign, source_session, target_session
 
+_TARGETS: Mapping[str, Callable[[], DemoTarget]] = {"postgres": OnPostgres, "mssql": OnMssql}
 _OLD, _NEW = State(OLD_ROWS, 0), State(0, NEW_ROWS)
 
 
@@ -78,53 +72,72 @@ class Demo:
         return {"held": self.held, "proofs": proofs, **self.facts, "seconds": {**self.seconds, "total": total}}
 
 
-def main() -> int:
-    """Run it; the exit code."""
+def main(kind: str) -> int:
+    """Run it.
+
+    Args:
+        kind: `postgres` or `mssql`, the target's.
+
+    Returns:
+        The exit code; 2 if it was refused before anything was touched.
+    """
     os.chdir(ROOT)
+    try:
+        target = _TARGETS[kind]()
+        target.reach()
+    except DponeError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
     demo = Demo()
     try:
-        _run(demo)
+        _run(demo, target)
     except DponeError as error:
         demo.prove("the demo ran to its end", held=False, facts=str(error))
         if isinstance(error, Interrupted):
             return error.exit_code
     except KeyboardInterrupt:
         return Interrupted.exit_code
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps(demo.as_dict(), indent=2, ensure_ascii=False) + "\n")
-    _say_goodbye(demo)
+    target.place.folder.mkdir(parents=True, exist_ok=True)
+    target.place.report.write_text(json.dumps(demo.as_dict(), indent=2, ensure_ascii=False) + "\n")
+    _say_goodbye(demo, target.place)
     return 0 if demo.held else 1
 
 
-def _run(demo: Demo) -> None:
+def _run(demo: Demo, target: DemoTarget) -> None:
+    place = target.place
     with demo.stage("start a private PostgreSQL server"):
         server = start_server()
-        source_url, target_url = server.recreate(SOURCE_DATABASE), server.recreate(TARGET_DATABASE)
-        write_connections(server)
-        _forget_other_servers()
-    with demo.stage(f"fill oltp.public.orders with {NEW_ROWS:,} rows, dwh.landing.orders with {OLD_ROWS:,} older ones"):
+        source_url = server.recreate(place.source_database)
+        place.write_connections({"postgres_oltp": source_url, **target.urls(server)})
+        place.enter()
+    source = f"{place.source_database}.public.orders"
+    with demo.stage(f"fill {source} with {NEW_ROWS:,} rows, {target.title} with {OLD_ROWS:,} older ones"):
         fill_source(source_url)
-        provision_target(target_url)
-    reader = Reader(target_url)
-    with demo.stage(f"dpone backfill run {MANIFEST} --execute, while a reader polls the live table"):
-        outcome = run_campaign(MANIFEST, "run")
+        target.provision(server)
+    _introduce(demo, target)
+    reader = Reader(target.look())
+    with demo.stage(f"dpone backfill run {place.manifest} --execute, while a reader polls the live table"):
+        outcome = run_campaign(place.manifest, "run")
     _judge_campaign(demo, outcome)
     _judge_reader(demo, reader.stop())
-    with demo.stage("change, insert and delete source rows, then run the job orders_increment"):
+    dataset = outcome.status.spec.dataset
+    with demo.stage(f"change, insert and delete source rows, then run the job {dataset}_increment"):
         changes = change_source(source_url)
-        end = run_job(JobRequest(ROOT / MANIFEST, "orders_increment", "demo"))
-    _judge_increment(demo, end, changes)
+        end = run_job(JobRequest(ROOT / place.manifest, f"{dataset}_increment", "demo"))
+    _judge_increment(demo, end, changes, dataset)
     with demo.stage("compare source and target by an order-free digest over every column of every row"):
-        source_digest, target_digest = _digests()
+        source_digest, target_digest = _digests(place)
     demo.facts["digests"] = {"source": source_digest, "target": target_digest}
     demo.prove("source = target", source_digest == target_digest, f"{target_digest.partition(':')[0]} rows")
 
 
-def _forget_other_servers() -> None:
-    mine = environment(os.environ)
-    for name in os.environ.keys() - mine.keys():
-        del os.environ[name]
-    os.environ.update(mine)
+def _introduce(demo: Demo, target: DemoTarget) -> None:
+    """Say what it runs against, and what that does not prove."""
+    facts = target.facts()
+    demo.facts["target"] = dict(facts)
+    print(f"  target: {facts['version']} ({facts['server']})", flush=True)
+    if facts["note"]:
+        print(f"  {facts['note']}", flush=True)
 
 
 def _judge_campaign(demo: Demo, outcome: RunOutcome) -> None:
@@ -150,8 +163,8 @@ def _judge_reader(demo: Demo, seen: Observations) -> None:
     )
 
 
-def _judge_increment(demo: Demo, end: JobEnd, changes: Changes) -> None:
-    found = _increment_numbers()
+def _judge_increment(demo: Demo, end: JobEnd, changes: Changes, dataset: str) -> None:
+    found = _increment_numbers(dataset)
     wanted = {"updated": changes.updated, "inserted": changes.inserted, "deleted": changes.deleted}
     demo.facts["increment"] = {"run_id": end.run_id, **found}
     facts = ", ".join(f"{number:,} {name}" for name, number in found.items())
@@ -160,30 +173,30 @@ def _judge_increment(demo: Demo, end: JobEnd, changes: Changes) -> None:
     demo.prove("the increment found the changes, deletes included", end.success and found == wanted, facts)
 
 
-def _increment_numbers() -> dict[str, object]:
+def _increment_numbers(dataset: str) -> dict[str, object]:
     """What the increment says of itself, as the UI shows it."""
     with DagsterInstance.get() as instance:
-        event = instance.get_latest_materialization_event(AssetKey(["orders", "incremental"]))
+        event = instance.get_latest_materialization_event(AssetKey([dataset, "incremental"]))
     seen = event.asset_materialization if event else None
     return {name: seen.metadata[name].value for name in ("updated", "inserted", "deleted")} if seen else {}
 
 
-def _digests() -> tuple[str, str]:
-    spec, connector = open_campaign(MANIFEST)
+def _digests(place: Place) -> tuple[str, str]:
+    spec, connector = open_campaign(place.manifest)
     with source_session(connector, "demo") as source, target_session(connector, "demo") as target:
         contract = ColumnContract.from_dict(existing_campaign(spec, target).contract)
         return source.content_digest(spec.source, contract), target.tables.content_digest(spec.target, contract)
 
 
-def _say_goodbye(demo: Demo) -> None:
+def _say_goodbye(demo: Demo, place: Place) -> None:
     print(f"\n{'all of it held' if demo.held else 'NOT all of it held'} ({sum(demo.seconds.values()):.0f} s)")
-    print(f"report: {REPORT.relative_to(ROOT)}\n\nnext:")
-    dpone = f"DPONE_CONNECTIONS_FILE={CONNECTIONS.relative_to(ROOT)} .venv/bin/dpone"
-    print(f"  {dpone} backfill status {MANIFEST}")
-    print(f"  {dpone} backfill doctor {MANIFEST}")
+    print(f"report: {place.report.relative_to(ROOT)}\n\nnext:")
+    dpone = f"{FILE_VARIABLE}={place.connections.relative_to(ROOT)} .venv/bin/dpone"
+    print(f"  {dpone} backfill status {place.manifest}")
+    print(f"  {dpone} backfill doctor {place.manifest}")
     print("  make ui      # the same campaign in Dagster")
-    print("  make stop    # stops the demo's PostgreSQL")
+    print("  make stop    # stops the demo's servers")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpone_dagster import faultpoints
 from dpone_dagster.campaign import errors
+from dpone_dagster.campaign.increment_manifest import IncrementManifest
 from dpone_dagster.campaign.manifest import manifest_schema
 
 FOLDER = Path(__file__).parent
@@ -44,20 +45,30 @@ def _error_classes() -> Iterator[type[errors.DponeError]]:
 
 
 def _manifest() -> str:
-    schema = manifest_schema()
     lines = [
         "# The manifest",
         "",
         "Unknown keys are refused, and all that is wrong is said at once. `dpone manifest schema` prints the same",
         "as JSON Schema for editors; `examples/orders.yaml` is one to start from.",
         "",
-        "| key | value | default | what it is |",
-        "|---|---|---|---|",
+        *_table(manifest_schema()),
+        "",
+        "## Increments only",
+        "",
+        "With `sink.strategy.mode: incremental_merge` a manifest has the increments of a handoff and no campaign, as",
+        "`examples/orders_increment.yaml` does. The handoff is that of a campaign with the same source and target.",
+        "",
+        *_table(IncrementManifest.model_json_schema(by_alias=True)),
     ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(schema: Node) -> Iterator[str]:
+    yield "| key | value | default | what it is |"
+    yield "|---|---|---|---|"
     for path, node, required in _keys(schema, schema, ""):
         default = "required" if required else _default(node)
-        lines.append(f"| `{path}` | {_cell(_value(schema, node))} | {default} | {_cell(node.get('description', ''))} |")
-    return "\n".join(lines) + "\n"
+        yield f"| `{path}` | {_cell(_value(schema, node))} | {default} | {_cell(node.get('description', ''))} |"
 
 
 def _faults() -> str:

@@ -47,7 +47,7 @@ def _webserver() -> Iterator[str]:
     environment = {
         **os.environ,
         "DAGSTER_HOME": str(ROOT / ".dpone/dagster"),
-        "DPONE_MANIFESTS": str(ROOT / "examples"),
+        "DPONE_MANIFESTS": str(ROOT / "examples/orders.yaml"),
     }
     command = [sys.executable, "-m", "dagster_webserver", "-m", "dpone_dagster.definitions"]
     address = f"http://127.0.0.1:{port}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dagster import AssetsDefinition, Definitions
+from dagster import AssetKey, AssetsDefinition, Definitions
 
 from dpone_dagster.assets.incremental import build_incremental
+from dpone_dagster.assets.names import asset_key
 from dpone_dagster.assets.publication import build_published_target, build_validated_shadow, build_xmin_handoff
 from dpone_dagster.assets.shadow import build_shadow
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.jobs import campaign_job, executor_for, increment_job
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
 from dpone_dagster.schedules import increment_schedule
@@ -19,34 +20,69 @@ from dpone_dagster.sensors.first_increment import first_increment_sensor
 _CONNECTIONS = DponeConnections()
 
 
+def build_manifest(spec: RouteSpec, manifest_path: Path, connections: DponeConnections = _CONNECTIONS) -> Definitions:
+    """Everything that Dagster shows of one manifest of either kind, whatever others the project has.
+
+    Args:
+        spec: The campaign, or its increments.
+        manifest_path: Where it was read from.
+        connections: Opens its connections when a step runs.
+    """
+    if isinstance(spec, CampaignSpec):
+        return build_campaign(spec, manifest_path, connections)
+    return build_increments(spec, None, connections)
+
+
 def build_campaign(
     spec: CampaignSpec, manifest_path: Path, connections: DponeConnections = _CONNECTIONS
 ) -> Definitions:
-    """Everything that Dagster shows of one campaign. Opens no connection.
+    """A campaign with its increments, where it has a handoff. Opens no connection.
 
     Args:
         spec: The campaign.
         manifest_path: Where it was read from; shown with the shadow.
         connections: Opens its connections when a step runs.
     """
-    executor = executor_for([spec], os.environ)
+    initial = build_initial_load(spec, manifest_path, connections)
+    if spec.handoff_id is None:
+        return initial
+    return Definitions.merge(initial, build_increments(spec, asset_key(spec, "xmin_handoff"), connections))
+
+
+def build_initial_load(spec: CampaignSpec, manifest_path: Path, connections: DponeConnections) -> Definitions:
+    """A campaign up to its handoff; its increments have a manifest of their own, or there are none.
+
+    Args:
+        spec: The campaign.
+        manifest_path: Where it was read from; shown with the shadow.
+        connections: Opens its connections when a step runs.
+    """
     assets: list[AssetsDefinition] = [
         build_shadow(spec, manifest_path),
         build_validated_shadow(spec),
         build_published_target(spec),
     ]
-    jobs, schedules, sensors = [campaign_job(spec, executor)], [], []
     if spec.handoff_id is not None:
-        assets += [build_xmin_handoff(spec), build_incremental(spec)]
-        jobs.append(increment_job(spec, executor))
-        if due := increment_schedule(spec, jobs[-1]):
-            schedules.append(due)
-        if spec.increment.start == "after_handoff":
-            sensors.append(first_increment_sensor(spec, jobs[-1]))
+        assets.append(build_xmin_handoff(spec))
+    jobs = [campaign_job(spec, executor_for([spec], os.environ))]
+    return Definitions(assets=assets, jobs=jobs, resources={RESOURCE_NAME: connections})
+
+
+def build_increments(spec: RouteSpec, handoff: AssetKey | None, connections: DponeConnections) -> Definitions:
+    """The increments of one handoff: asset, job, schedule and sensor.
+
+    Args:
+        spec: The campaign, or its increments; the `handoff_id` is set.
+        handoff: The campaign's `xmin_handoff`, where this project has it.
+        connections: Opens its connections when a step runs.
+    """
+    job = increment_job(spec, executor_for([spec], os.environ))
+    due = increment_schedule(spec, job)
+    after = handoff if spec.increment.start == "after_handoff" else None
     return Definitions(
-        assets=assets,
-        jobs=jobs,
-        schedules=schedules,
-        sensors=sensors,
+        assets=[build_incremental(spec, handoff)],
+        jobs=[job],
+        schedules=[due] if due else [],
+        sensors=[first_increment_sensor(spec, after, job)] if after else [],
         resources={RESOURCE_NAME: connections},
     )

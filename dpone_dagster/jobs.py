@@ -10,14 +10,14 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from dpone_dagster.assets.names import asset_key, campaign_job_name, increment_job_name, partitions_of
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
 EXECUTOR_VARIABLE = "DPONE_EXECUTOR"
 # Loaded once by the fork server, so that a lane starts in a fraction of a second. None of it opens anything at import.
 _PRELOADED = ["dpone_dagster.campaign_definitions", "dpone_dagster.postgres.source", "dpone_dagster.postgres.target"]
 
 
-def executor_for(specs: Iterable[CampaignSpec], environ: Mapping[str, str]) -> ExecutorDefinition:
+def executor_for(specs: Iterable[RouteSpec], environ: Mapping[str, str]) -> ExecutorDefinition:
     """Where steps run: processes of this host, or pods (`DPONE_EXECUTOR=k8s`).
 
     Args:
@@ -63,7 +63,7 @@ def campaign_job(spec: CampaignSpec, executor: ExecutorDefinition) -> Unresolved
     )
 
 
-def increment_job(spec: CampaignSpec, executor: ExecutorDefinition) -> UnresolvedAssetJobDefinition:
+def increment_job(spec: RouteSpec, executor: ExecutorDefinition) -> UnresolvedAssetJobDefinition:
     """One increment.
 
     Args:

@@ -19,13 +19,13 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._utils.schedules import schedule_execution_time_iterator
 
 from dpone_dagster.assets.names import asset_key, increment_job_name
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.engine.increment import increment_gate
 from dpone_dagster.ports import Connector
 from dpone_dagster.resources.connections import DponeConnections
 
 
-def increment_schedule(spec: CampaignSpec, job: UnresolvedAssetJobDefinition) -> ScheduleDefinition | None:
+def increment_schedule(spec: RouteSpec, job: UnresolvedAssetJobDefinition) -> ScheduleDefinition | None:
     """When increments run. On from the start: until the handoff is there each tick says why it was skipped.
 
     Both crons make one schedule, so that a tick of both is one increment, which reconciles.
@@ -63,7 +63,7 @@ def increment_schedule(spec: CampaignSpec, job: UnresolvedAssetJobDefinition) ->
     return increments_due
 
 
-def held_up(instance: DagsterInstance, spec: CampaignSpec, connector: Connector) -> str | None:
+def held_up(instance: DagsterInstance, spec: RouteSpec, connector: Connector) -> str | None:
     """Why no increment is to be started now; None if one may be.
 
     Args:

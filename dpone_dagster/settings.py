@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
-from dpone_dagster.campaign.manifest import Manifest, parse_manifest
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.manifests import AnyManifest, parse_any
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
 MANIFESTS_VARIABLE = "DPONE_MANIFESTS"
 DEFAULT_FOLDER = "campaigns"
@@ -39,7 +39,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def load_manifest(path: Path) -> Manifest:
+def load_manifest(path: Path) -> AnyManifest:
     """Read one manifest.
 
     Args:
@@ -49,13 +49,32 @@ def load_manifest(path: Path) -> Manifest:
         ManifestInvalid: It cannot be read, is not YAML, or does not fit the contract.
     """
     try:
-        return parse_manifest(_read(path))
+        return parse_any(_read(path))
     except ManifestInvalid as error:
         raise ManifestInvalid(f"{path}: {error.message}", findings=error.findings, next_step=error.advice) from None
 
 
 def load_spec(path: Path) -> CampaignSpec:
-    """Read one manifest and resolve every default.
+    """Read one campaign's manifest and resolve every default.
+
+    Args:
+        path: The YAML file.
+
+    Raises:
+        ManifestInvalid: As `load_manifest`, or it has increments only.
+        TooManyChunks: The plan has more chunks than `max_chunks`.
+    """
+    spec = load_route(path)
+    if isinstance(spec, CampaignSpec):
+        return spec
+    raise ManifestInvalid(
+        f"{path} has the increments of handoff `{spec.handoff_id}` only, and no campaign",
+        next_step="Name the campaign's manifest; for this one there is `dpone increment status MANIFEST`.",
+    )
+
+
+def load_route(path: Path) -> RouteSpec:
+    """Read one manifest of either kind and resolve every default.
 
     Args:
         path: The YAML file.

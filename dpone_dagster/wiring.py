@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dpone_dagster import faultpoints
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.connections import Connections
 from dpone_dagster.ports import Connector, Source, Target
 
@@ -13,7 +13,7 @@ from dpone_dagster.ports import Connector, Source, Target
 class _CampaignConnector:
     """PostgreSQL source, and the sink's server as target. Drivers load with the first connection."""
 
-    def __init__(self, spec: CampaignSpec, connections: Connections) -> None:
+    def __init__(self, spec: RouteSpec, connections: Connections) -> None:
         self._source_url = connections.url(spec.source_ref, "postgres")
         self._target_url = connections.url(spec.sink_ref, spec.sink_type)
         self._state_url = connections.url(spec.state.connection_ref, spec.sink_type)
@@ -46,7 +46,7 @@ class _CampaignConnector:
         return PostgresTarget(url, name, self._state_schema)
 
 
-def open_connector(spec: CampaignSpec, connections: Connections) -> Connector:
+def open_connector(spec: RouteSpec, connections: Connections) -> Connector:
     """What opens the campaign's connections, in every process that works for it. Opens none by itself.
 
     Args:

@@ -8,6 +8,7 @@ from typing import Any
 from dagster import (
     AssetCheckResult,
     AssetCheckSpec,
+    AssetKey,
     AssetsDefinition,
     MaterializeResult,
     asset,
@@ -16,30 +17,31 @@ from dagster import (
 from dpone_dagster.assets.failures import RETRIES
 from dpone_dagster.assets.names import AssetName, asset_key, kinds_of
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 
 Events = Iterator[AssetCheckResult | MaterializeResult[None]]
 
 
 def campaign_asset(
-    spec: CampaignSpec, name: AssetName, *, after: AssetName, checks: Mapping[str, str], description: str
+    spec: RouteSpec, name: AssetName, *, after: AssetKey | None, checks: Mapping[str, str], description: str
 ) -> Callable[[Callable[..., Any]], AssetsDefinition]:
     """Declare an asset of a campaign.
 
     Args:
         spec: The campaign.
         name: Of the asset.
-        after: The asset before it. Dagster only shows the order; the use case proves it in the database.
+        after: The asset before it, where Dagster knows it. It only shows the order; the use case proves it in the
+            database.
         checks: Names and descriptions of its blocking checks.
         description: For the UI.
     """
     key = asset_key(spec, name)
     return asset(
         key=key,
-        deps=[asset_key(spec, after)],
+        deps=[] if after is None else [after],
         check_specs=[AssetCheckSpec(n, asset=key, blocking=True, description=text) for n, text in checks.items()],
         description=description,
-        code_version=spec.run_key,
+        code_version=spec.code_version,
         group_name=spec.dataset,
         kinds=kinds_of(spec),
         owners=list(spec.owners),

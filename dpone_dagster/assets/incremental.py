@@ -1,12 +1,12 @@
 """`incremental`: what changed in the source since the handoff, one increment a run."""
 
-from dagster import AssetExecutionContext, AssetsDefinition, Config, MaterializeResult
+from dagster import AssetExecutionContext, AssetKey, AssetsDefinition, Config, MaterializeResult
 from pydantic import Field
 
 from dpone_dagster.assets.campaign_asset import Events, campaign_asset
 from dpone_dagster.assets.failures import shown_to_dagster
 from dpone_dagster.assets.names import plain_metadata
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.engine.apply import Compare
 from dpone_dagster.engine.increment import run_increment
 from dpone_dagster.resources.connections import DponeConnections
@@ -22,17 +22,18 @@ class IncrementConfig(Config):
     )
 
 
-def build_incremental(spec: CampaignSpec) -> AssetsDefinition:
+def build_incremental(spec: RouteSpec, handoff: AssetKey | None) -> AssetsDefinition:
     """The live table, kept up to date by xmin.
 
     Args:
-        spec: The campaign; its `handoff_id` is set.
+        spec: The campaign, or its increments; the `handoff_id` is set.
+        handoff: The campaign's `xmin_handoff`, where this project has it.
     """
 
     @campaign_asset(
         spec,
         "incremental",
-        after="xmin_handoff",
+        after=handoff,
         checks={},
         description=f"`{spec.target}` with what changed in `{spec.source}` since the handoff.",
     )

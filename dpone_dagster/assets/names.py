@@ -8,12 +8,12 @@ from typing import Literal
 from dagster import AssetKey
 
 from dpone_dagster.campaign.partitions import Partitions
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
 AssetName = Literal["shadow", "validated_shadow", "published_target", "xmin_handoff", "incremental"]
 
 
-def asset_key(spec: CampaignSpec, name: AssetName) -> AssetKey:
+def asset_key(spec: RouteSpec, name: AssetName) -> AssetKey:
     """`<dataset>/<name>`."""
     return AssetKey([spec.dataset, name])
 
@@ -23,7 +23,7 @@ def campaign_job_name(spec: CampaignSpec) -> str:
     return f"{spec.dataset}_campaign"
 
 
-def increment_job_name(spec: CampaignSpec) -> str:
+def increment_job_name(spec: RouteSpec) -> str:
     """The job that runs one increment."""
     return f"{spec.dataset}_increment"
 
@@ -38,7 +38,7 @@ def partitions_of(spec: CampaignSpec) -> Partitions:
     return Partitions(spec.plan.count, spec.run_key, spec.max_partitions)
 
 
-def kinds_of(spec: CampaignSpec) -> set[str]:
+def kinds_of(spec: RouteSpec) -> set[str]:
     """The icon of the target."""
     return {"postgresql" if spec.sink_type == "postgres" else "sqlserver"}
 

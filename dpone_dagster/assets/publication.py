@@ -4,7 +4,7 @@ from dagster import AssetCheckResult, AssetExecutionContext, AssetsDefinition, M
 
 from dpone_dagster.assets.campaign_asset import Events, campaign_asset, refused_check
 from dpone_dagster.assets.failures import failure_of, shown_to_dagster
-from dpone_dagster.assets.names import plain_metadata
+from dpone_dagster.assets.names import asset_key, plain_metadata
 from dpone_dagster.campaign.errors import CampaignActive, DponeError, Finding, HandoffMissing, ValidationBlocked
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.handoff import commit_handoff
@@ -33,7 +33,7 @@ def build_validated_shadow(spec: CampaignSpec) -> AssetsDefinition:
     @campaign_asset(
         spec,
         "validated_shadow",
-        after="shadow",
+        after=asset_key(spec, "shadow"),
         checks={name: _CHECKS[name] for name in CHECK_NAMES},
         description=f"`{spec.shadow}`, sealed and proven equal to what was read.",
     )
@@ -81,7 +81,7 @@ def build_published_target(spec: CampaignSpec) -> AssetsDefinition:
     @campaign_asset(
         spec,
         "published_target",
-        after="validated_shadow",
+        after=asset_key(spec, "validated_shadow"),
         checks={_RECEIPT_CHECK: "The swap's receipt was written in the transaction that swapped the tables."},
         description=f"`{spec.target}`, swapped in by one transaction; the table before stays as `{spec.backup}`.",
     )
@@ -118,7 +118,7 @@ def build_xmin_handoff(spec: CampaignSpec) -> AssetsDefinition:
     @campaign_asset(
         spec,
         "xmin_handoff",
-        after="published_target",
+        after=asset_key(spec, "published_target"),
         checks={_HANDOFF_CHECK: "The anchor from before the first chunk is bound to the publication that is live."},
         description=f"Handoff `{spec.handoff_id}`: where the increments of `{spec.target}` start.",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -59,6 +59,9 @@ BadValue = Annotated[
 Owner = Annotated[str, Field(pattern=r"^(team:[A-Za-z0-9_]+|[^@\s:]+@[^@\s]+\.[^@\s]+)$")]
 TagKey = Annotated[str, Field(pattern=r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$")]
 TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,63}$")]
+
+
+Kind = TypeVar("Kind", bound="Block")
 
 
 class Block(BaseModel):
@@ -325,10 +328,16 @@ class Manifest(Block):
 
 
 def parse_manifest(data: object) -> Manifest:
+    """Read a campaign's manifest; as `parsed`."""
+    return parsed(data, Manifest)
+
+
+def parsed(data: object, kind: type[Kind]) -> Kind:
     """Read a manifest from plain data.
 
     Args:
         data: What the YAML says.
+        kind: Which kind of manifest.
 
     Raises:
         ManifestInvalid: All that is wrong, each with its path; no value of an unknown key is repeated.
@@ -337,7 +346,7 @@ def parse_manifest(data: object) -> Manifest:
         raise ManifestInvalid("the manifest is not a mapping", findings=[Finding("", "is not a mapping of keys")])
     tokens = token_findings(data)
     unresolved = {finding.path for finding in tokens}
-    manifest, problems = _validated({key: value for key, value in data.items() if key not in HOST_KEYS})
+    manifest, problems = _validated({key: value for key, value in data.items() if key not in HOST_KEYS}, kind)
     rest = [finding for finding in (*problems, *cross_findings(data)) if finding.path not in unresolved]
     findings = list(dict.fromkeys([*host_findings(data), *tokens, *rest]))
     if manifest is None or findings:
@@ -352,8 +361,8 @@ def manifest_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "dpone-dagster manifest"}
 
 
-def _validated(data: dict[Any, Any]) -> tuple[Manifest | None, list[Finding]]:
+def _validated(data: dict[Any, Any], kind: type[Kind]) -> tuple[Kind | None, list[Finding]]:
     try:
-        return Manifest.model_validate(data), []
+        return kind.model_validate(data), []
     except ValidationError as error:
-        return None, findings_of(error, Manifest)
+        return None, findings_of(error, kind)

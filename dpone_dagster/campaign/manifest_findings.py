@@ -20,7 +20,7 @@ _IDENTITY = "write letters, digits, `_`, `-`, `.` or `:`, such as orders_v1; a p
 _ADVICE: Mapping[str, str] = {
     "source.type": "write `type: postgres`, the only source in this version",
     "sink.type": "write `type: postgres` or `type: mssql`",
-    "sink.strategy.mode": "write `mode: backfill`; increments after the handoff are set under `dagster.incremental`",
+    "sink.strategy.mode": "write `mode: backfill`, with increments under `dagster.incremental`; or `incremental_merge`",
     "sink.strategy.unique_key": "name the not-null columns that identify a row, such as `unique_key: [id]`",
     "sink.strategy.only_new_rows": "write `only_new_rows: false`: a swap replaces the table, it filters no rows",
     f"{_BACKFILL}.inner_mode": "write `inner_mode: incremental_append`: shadow_swap appends each chunk once",
@@ -34,7 +34,8 @@ _ADVICE: Mapping[str, str] = {
     f"{_BACKFILL}.state.schema": "write the state tables' schema, such as `system`: letters, digits and `_`",
     f"{_BACKFILL}.backfill_id": _IDENTITY,
     "source.options.xmin_execution.handoff_id": _IDENTITY,
-    "source.options.xmin_execution.mode": "write `mode: initial`; increments are set under `dagster.incremental`",
+    "source.options.xmin_execution.mode": "write `mode: initial` in a campaign, whose increments are set "
+    "under `dagster.incremental`; `incremental` goes with `sink.strategy.mode: incremental_merge`",
     "state.atomicity": "write `atomicity: target_atomic`: a receipt commits with its rows",
     "dagster.mapping.mode": "write `mode: internal`, one run with lanes; mapped modes are not in this version",
     "dagster.owners": "write e-mail addresses or `team:name`",

@@ -1,4 +1,4 @@
-"""The campaign as the engine sees it: a manifest with every default and override resolved."""
+"""Campaigns and their increments as the engine sees them: a manifest with every default and override resolved."""
 
 from __future__ import annotations
 
@@ -60,33 +60,53 @@ class IncrementPolicy:
     soft_delete_column: str | None = None
 
 
-@dataclass(frozen=True)
-class CampaignSpec:
-    """Everything that the use cases need to know of one manifest. Holds no secret."""
+@dataclass(frozen=True, kw_only=True)
+class RouteSpec:
+    """One source table and one target table, and how increments keep the one like the other. Holds no secret.
+
+    Attributes:
+        lanes: Processes at once; an increment needs one.
+    """
 
     dataset: str
-    backfill_id: str | None
     source_ref: str
     source: TableRef
-    source_columns: tuple[str, ...] | None
     sink_type: Literal["postgres", "mssql"]
     sink_ref: str
     target: TableRef
-    column_options: Mapping[str, ColumnOption]
     unique_key: tuple[str, ...]
-    chunk: ChunkSpec
     state: StatePolicy
     lanes: int = 1
-    max_partitions: int = 2_000
-    retry_policy: RetryPolicy = "non_committed"
-    on_chunk_failure: Literal["stop", "continue"] = "stop"
-    drain_timeout_seconds: int = 300
-    publication: PublicationPolicy = field(default_factory=PublicationPolicy)
     allow_empty: bool = False
     handoff_id: str | None = None
     increment: IncrementPolicy = field(default_factory=IncrementPolicy)
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def code_version(self) -> str:
+        """Changes when what was loaded before stands for something else."""
+        return self.handoff_id or ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignSpec(RouteSpec):
+    """Everything that the use cases need to know of one campaign's manifest."""
+
+    backfill_id: str | None
+    source_columns: tuple[str, ...] | None
+    column_options: Mapping[str, ColumnOption]
+    chunk: ChunkSpec
+    max_partitions: int = 2_000
+    retry_policy: RetryPolicy = "non_committed"
+    on_chunk_failure: Literal["stop", "continue"] = "stop"
+    drain_timeout_seconds: int = 300
+    publication: PublicationPolicy = field(default_factory=PublicationPolicy)
+
+    @property
+    def code_version(self) -> str:
+        """The run key: an old green never stands for new work."""
+        return self.run_key
 
     @property
     def run_key(self) -> str:

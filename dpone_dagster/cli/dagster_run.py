@@ -26,10 +26,10 @@ from dagster import (
 )
 
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.campaign_definitions import build_campaign
+from dpone_dagster.campaign_definitions import build_manifest
 from dpone_dagster.cli.failures import Failure, advice_of
 from dpone_dagster.cli.terminal import output_to
-from dpone_dagster.settings import load_spec
+from dpone_dagster.settings import load_route
 
 DEFAULT_HOME = Path(".dpone/dagster")
 LOG_FOLDER = Path(".dpone/logs")
@@ -103,7 +103,7 @@ def build_job(manifest: str, job: str) -> JobDefinition:
         manifest: Path of the manifest.
         job: Its name.
     """
-    return build_campaign(load_spec(Path(manifest)), Path(manifest)).resolve_job_def(job)
+    return build_manifest(load_route(Path(manifest)), Path(manifest)).resolve_job_def(job)
 
 
 def prepare_home() -> Path:

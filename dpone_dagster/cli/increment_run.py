@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from dpone_dagster.campaign.errors import CampaignActive, Interrupted
-from dpone_dagster.cli.looking import open_campaign
+from dpone_dagster.cli.looking import open_route
 from dpone_dagster.cli.report import Report, Table, command, pasteable
 from dpone_dagster.engine.increment import prove_gate
 
@@ -22,7 +22,7 @@ def increment_report(manifest: Path) -> Report:
         CampaignActive: A campaign of the same target is at work.
         Interrupted: SIGINT or SIGTERM.
     """
-    spec, connector = open_campaign(manifest)
+    spec, connector = open_route(manifest)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)  # a shell may have passed on an ignored SIGINT
     prove_gate(spec, connector)

@@ -7,19 +7,25 @@ import os
 import socket
 from pathlib import Path
 
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.cli.report import Report, Table, advised, pasteable
 from dpone_dagster.connections import Connections
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.ports import Connector
-from dpone_dagster.settings import load_spec
+from dpone_dagster.settings import load_route, load_spec
 from dpone_dagster.wiring import open_connector
 
 
 def open_campaign(manifest: Path) -> tuple[CampaignSpec, Connector]:
     """The campaign of a manifest and what opens its connections, by this process's environment."""
     spec = load_spec(manifest)
+    return spec, open_connector(spec, Connections.from_environment(os.environ))
+
+
+def open_route(manifest: Path) -> tuple[RouteSpec, Connector]:
+    """As `open_campaign`, also for a manifest of increments only."""
+    spec = load_route(manifest)
     return spec, open_connector(spec, Connections.from_environment(os.environ))
 
 

@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid, Refused
-from dpone_dagster.campaign.manifest import manifest_schema
+from dpone_dagster.campaign.handoffs import handoff_findings
+from dpone_dagster.campaign.manifests import schema_of_any
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.cli.report import Report, Table, command
-from dpone_dagster.settings import load_spec, manifest_paths
+from dpone_dagster.settings import load_route, manifest_paths
 
 
 def check_report(paths: tuple[Path, ...]) -> Report:
@@ -24,22 +26,30 @@ def check_report(paths: tuple[Path, ...]) -> Report:
     chosen = list(paths) or manifest_paths(os.environ, Path.cwd())
     rows: list[tuple[str, ...]] = []
     findings: list[Finding] = []
+    served: list[tuple[str, RouteSpec]] = []
     for path in chosen:
         try:
-            spec = load_spec(path)
+            spec = load_route(path)
         except Refused as error:
             said = error.findings or (Finding("", error.message, error.advice),)
             findings += [Finding(f"{path}: {f.path}" if f.path else str(path), f.problem, f.advice) for f in said]
             continue
-        rows.append((str(path), spec.dataset, str(spec.plan.count), f"{spec.source} → {spec.target}"))
+        chunks = str(spec.plan.count) if isinstance(spec, CampaignSpec) else ""
+        rows.append((str(path), spec.dataset, chunks, f"{spec.source} → {spec.target}"))
+        served.append((str(path), spec))
+    findings += handoff_findings(served)
     if findings:
         raise ManifestInvalid(_counted(len(findings), "finding") + f" in {len(chosen)} manifest(s)", findings=findings)
     return Report(
         headline=_counted(len(chosen), "manifest") + ", nothing wrong" if chosen else "no manifest in campaigns/",
         data={"manifests": [dict(zip(("path", "dataset", "chunks", "route"), row, strict=True)) for row in rows]},
         tables=(Table(("manifest", "dataset", "chunks", "route"), tuple(rows)),) if rows else (),
-        next_commands=tuple(command("backfill", "plan", row[0]) for row in rows[:3]),
+        next_commands=tuple(command(*_look(row[2]), row[0]) for row in rows[:3]),
     )
+
+
+def _look(chunks: str) -> tuple[str, str]:
+    return ("backfill", "plan") if chunks else ("increment", "status")
 
 
 def _counted(number: int, noun: str) -> str:
@@ -48,4 +58,4 @@ def _counted(number: int, noun: str) -> str:
 
 def schema_text() -> str:
     """The manifest's JSON Schema."""
-    return json.dumps(manifest_schema(), indent=2)
+    return json.dumps(schema_of_any(), indent=2)

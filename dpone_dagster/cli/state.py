@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpone_dagster.campaign.errors import DponeError, Refused
-from dpone_dagster.cli.looking import open_campaign, operator
+from dpone_dagster.cli.looking import open_route, operator
 from dpone_dagster.cli.report import Report, Table, command
 from dpone_dagster.cli.targets import Wanted, manifest_of
 from dpone_dagster.engine.checkpoint import CheckpointStatus, inspect_checkpoint
@@ -41,7 +41,7 @@ def inspect_report(wanted: Wanted) -> Report:
 
 def checkpoint_report(manifest: Path) -> Report:
     """Where the increments of a manifest stand."""
-    status = inspect_checkpoint(*open_campaign(manifest))
+    status = inspect_checkpoint(*open_route(manifest))
     return Report(
         headline=_headline(status),
         data=status.as_dict(),
@@ -94,7 +94,7 @@ def rewind_report(wanted: Wanted, to: str, reason: str, approval: Approval) -> R
     if not reason.strip():
         raise Refused("a rewind needs a reason", next_step="Say why: --reason TEXT.")
     manifest = manifest_of(wanted)
-    spec, connector = open_campaign(manifest)
+    spec, connector = open_route(manifest)
     request = RewindRequest(to, reason, operator(), approval.approved_by or None)
     seen = preview_rewind(spec, connector, request)
     if approval.evidence is not None:

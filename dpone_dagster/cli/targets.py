@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpone_dagster.campaign.errors import Finding, Refused, TargetUnknown
-from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.settings import load_spec, manifest_paths
+from dpone_dagster.campaign.spec import RouteSpec
+from dpone_dagster.settings import load_route, manifest_paths
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Wanted:
     connection: str | None = None
     backend: str | None = None
 
-    def fits(self, spec: CampaignSpec) -> bool:
+    def fits(self, spec: RouteSpec) -> bool:
         """Whether the manifest loads this target."""
         return (
             self.name == str(spec.target)
@@ -51,11 +51,11 @@ def manifest_of(wanted: Wanted) -> Path:
     if named is not None:
         _prove(wanted, named)
         return named
-    found: dict[Path, CampaignSpec] = {}
+    found: dict[Path, RouteSpec] = {}
     findings: list[Finding] = []
     for path in manifest_paths(os.environ, Path.cwd()):
         try:
-            spec = load_spec(path)
+            spec = load_route(path)
         except Refused as error:
             findings.append(Finding(str(path), f"{error.code}: {error.message}"))
             continue
@@ -76,7 +76,7 @@ def manifest_of(wanted: Wanted) -> Path:
 
 
 def _prove(wanted: Wanted, path: Path) -> None:
-    spec = load_spec(path)
+    spec = load_route(path)
     by_file = wanted.manifest is None
     asked = Wanted(str(spec.target) if by_file else wanted.name, None, wanted.connection, wanted.backend)
     if not asked.fits(spec):

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Literal
 
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.ports import Target
 
 
 @contextlib.contextmanager
 def audited(
-    spec: CampaignSpec, target: Target, run_id: str, kind: Literal["campaign", "increment"], step: str
+    spec: RouteSpec, target: Target, run_id: str, kind: Literal["campaign", "increment"], step: str
 ) -> Iterator[dict[str, object]]:
     """Record one step of a run with its duration, outcome and facts.
 

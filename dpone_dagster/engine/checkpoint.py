@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpone_dagster.campaign.errors import CampaignActive, DponeError, HandoffMissing
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.campaign.watermark import MAX_DISTANCE, Anchor, Checkpoint, RecordedAnchor, rewind_places
 from dpone_dagster.engine.increment import live_checkpoint
 from dpone_dagster.engine.sessions import prove_no_campaign, source_session, target_session
@@ -25,7 +25,7 @@ class CheckpointStatus:
         source_problem: Why it did not.
     """
 
-    spec: CampaignSpec
+    spec: RouteSpec
     reason: str | None
     checkpoint: Checkpoint | None = None
     places: tuple[RecordedAnchor, ...] = ()
@@ -71,7 +71,7 @@ class CheckpointStatus:
         }
 
 
-def inspect_checkpoint(spec: CampaignSpec, connector: Connector) -> CheckpointStatus:
+def inspect_checkpoint(spec: RouteSpec, connector: Connector) -> CheckpointStatus:
     """Read where the increments stand. Changes nothing.
 
     Args:
@@ -90,7 +90,7 @@ def inspect_checkpoint(spec: CampaignSpec, connector: Connector) -> CheckpointSt
     return CheckpointStatus(spec, reason, checkpoint, tuple(places), now, problem)
 
 
-def _held_up(spec: CampaignSpec, target: Target) -> str | None:
+def _held_up(spec: RouteSpec, target: Target) -> str | None:
     try:
         prove_no_campaign(target, spec.target)
     except CampaignActive as error:

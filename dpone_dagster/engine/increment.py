@@ -8,18 +8,26 @@ from dataclasses import dataclass
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.deletion import DeleteMark, delete_mark
-from dpone_dagster.campaign.errors import CampaignActive, DponeError, GenerationStale, HandoffMissing, UniqueConflict
+from dpone_dagster.campaign.errors import (
+    CampaignActive,
+    DponeError,
+    GenerationStale,
+    HandoffMissing,
+    PlanDrift,
+    UniqueConflict,
+)
 from dpone_dagster.campaign.identity import sha256_of
 from dpone_dagster.campaign.ledger import CampaignRecord
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, anchor_facts
 from dpone_dagster.engine.advice import advice_for_increments
 from dpone_dagster.engine.apply import Applied, Compare, Steps, apply
 from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.prepare import prove_handoff_owner
 from dpone_dagster.engine.reconcile import Sides
 from dpone_dagster.engine.sessions import hold_target, prove_no_campaign, source_session, target_session
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import ChangeRead, ChangeTarget, Connector, Target
+from dpone_dagster.ports import ChangeRead, ChangeTarget, Connector, Source, Target
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class _Gate:
     checkpoint: Checkpoint | None = None
 
 
-def increment_gate(spec: CampaignSpec, connector: Connector) -> str | None:
+def increment_gate(spec: RouteSpec, connector: Connector) -> str | None:
     """Why no increment may run now, or None if one may. Changes nothing.
 
     Args:
@@ -89,7 +97,7 @@ def increment_gate(spec: CampaignSpec, connector: Connector) -> str | None:
     return None
 
 
-def prove_gate(spec: CampaignSpec, connector: Connector) -> None:
+def prove_gate(spec: RouteSpec, connector: Connector) -> None:
     """An increment may run now. Changes nothing.
 
     Args:
@@ -104,7 +112,7 @@ def prove_gate(spec: CampaignSpec, connector: Connector) -> None:
         _open_gate(spec, target)
 
 
-def live_checkpoint(spec: CampaignSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
+def live_checkpoint(spec: RouteSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
     """The checkpoint of the live generation, and the campaign that published it. Changes nothing.
 
     Raises:
@@ -116,14 +124,14 @@ def live_checkpoint(spec: CampaignSpec, target: Target) -> tuple[CampaignRecord,
     return gate.record, gate.checkpoint
 
 
-def _open_gate(spec: CampaignSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
+def _open_gate(spec: RouteSpec, target: Target) -> tuple[CampaignRecord, Checkpoint]:
     found = live_checkpoint(spec, target)
     prove_no_campaign(target, spec.target)
     return found
 
 
 def run_increment(
-    spec: CampaignSpec, connector: Connector, run_id: str, *, compare: Compare = "policy"
+    spec: RouteSpec, connector: Connector, run_id: str, *, compare: Compare = "policy"
 ) -> IncrementResult:
     """Read what changed since the checkpoint and apply it: stage, delete, update, insert, checkpoint, one transaction.
 
@@ -136,6 +144,8 @@ def run_increment(
 
     Raises:
         HandoffMissing: No handoff is committed for the live generation.
+        HandoffRefused: The handoff is of another source or target.
+        PlanDrift: The campaign has another key.
         CampaignActive: A campaign of the same target is at work, or another increment is.
         IncrementRefused: The watermark is too old or ahead of the source, or too many rows would be deleted.
         CatalogDrift: The source changed since the campaign was prepared.
@@ -150,6 +160,7 @@ def run_increment(
     ):
         record, checkpoint = _open_gate(spec, target)
         contract = ColumnContract.from_dict(record.contract)
+        _prove_route(spec, source, target, contract)
         into = ChangeTarget(spec.target, contract, _mark(spec, target, contract))
         read = ChangeRead(
             table=spec.source,
@@ -179,7 +190,22 @@ def run_increment(
             )
 
 
-def _mark(spec: CampaignSpec, target: Target, contract: ColumnContract) -> DeleteMark | None:
+def _prove_route(spec: RouteSpec, source: Source, target: Target, contract: ColumnContract) -> None:
+    """The manifest is of the handoff's own source, target and key.
+
+    Raises:
+        HandoffRefused: The handoff is of another source or target.
+        PlanDrift: The campaign has another key.
+    """
+    prove_handoff_owner(spec, source, target)
+    if spec.unique_key != contract.key:
+        raise PlanDrift(
+            f"unique_key is [{', '.join(spec.unique_key)}], the campaign's [{', '.join(contract.key)}]",
+            next_step="Write the campaign's `unique_key`, or start a new campaign.",
+        )
+
+
+def _mark(spec: RouteSpec, target: Target, contract: ColumnContract) -> DeleteMark | None:
     if spec.increment.soft_delete_column is None:
         return None
     live = target.tables.describe(spec.target)
@@ -213,7 +239,7 @@ def _apply_once(sides: Sides, steps: Steps, checkpoint: Checkpoint) -> Applied:
     return applied
 
 
-def _gate(spec: CampaignSpec, target: Target) -> _Gate:
+def _gate(spec: RouteSpec, target: Target) -> _Gate:
     if spec.handoff_id is None:
         return _Gate("the manifest asks for no xmin handoff")
     if not target.ledger.provisioned():

@@ -27,7 +27,7 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.receipts import PublicationReceipt
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.engine.sessions import (
     EXCLUSIVE_WAIT_SECONDS,
     existing_campaign,
@@ -207,13 +207,13 @@ def _prove_head(spec: CampaignSpec, source: Source, target: Target) -> Publicati
     return head
 
 
-def source_name(spec: CampaignSpec, source: Source) -> str:
+def source_name(spec: RouteSpec, source: Source) -> str:
     """The source of a handoff: cluster, database and table, so that a copy of the server is another source."""
     identity = source.identity()
     return f"{identity.system_identifier}/{identity.database_oid}/{spec.source}"
 
 
-def prove_handoff_owner(spec: CampaignSpec, source: Source, target: Target) -> None:
+def prove_handoff_owner(spec: RouteSpec, source: Source, target: Target) -> None:
     """A handoff id names one source and one target for good.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpone_dagster.campaign.errors import IncrementRefused
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.ports import ChangeSnapshot, ChangeTarget, KeyBucket, Target
 
 BUCKETS = 1024
@@ -27,7 +27,7 @@ class Sides:
         nulled: Values that `on_bad_value: null` set to NULL in the rows that were read, a column; filled by the reads.
     """
 
-    spec: CampaignSpec
+    spec: RouteSpec
     target: Target
     into: ChangeTarget
     snapshot: ChangeSnapshot
@@ -81,7 +81,7 @@ def _differing(here: list[KeyBucket], there: list[KeyBucket]) -> list[int]:
     return sorted(bucket for bucket in left.keys() | right.keys() if left.get(bucket) != right.get(bucket))
 
 
-def _guard(spec: CampaignSpec, vanishing: int, target_rows: int, source_rows: int) -> None:
+def _guard(spec: RouteSpec, vanishing: int, target_rows: int, source_rows: int) -> None:
     policy = spec.increment
     seen = f"{vanishing} of {target_rows} target rows are gone from the source, which has {source_rows}"
     advice = "Check the source; if it is right, raise the guard under `dagster.incremental`, then run it again."

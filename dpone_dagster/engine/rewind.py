@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from dpone_dagster.campaign.errors import GenerationStale
 from dpone_dagster.campaign.ledger import CampaignRecord
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, rewind_anchor, rewind_places
 from dpone_dagster.engine.increment import live_checkpoint
 from dpone_dagster.engine.prepare import prove_handoff_owner
@@ -84,7 +84,7 @@ def _anchor(anchor: Anchor) -> dict[str, str]:
     return {"xid": str(anchor.xid), "taken_at": anchor.taken_at.isoformat()}
 
 
-def preview_rewind(spec: CampaignSpec, connector: Connector, request: RewindRequest) -> Rewind:
+def preview_rewind(spec: RouteSpec, connector: Connector, request: RewindRequest) -> Rewind:
     """What the rewind would do. Changes nothing.
 
     Args:
@@ -101,7 +101,7 @@ def preview_rewind(spec: CampaignSpec, connector: Connector, request: RewindRequ
         return _planned(spec, source, target, request)
 
 
-def rewind(spec: CampaignSpec, connector: Connector, request: RewindRequest, load_id: str) -> Rewind:
+def rewind(spec: RouteSpec, connector: Connector, request: RewindRequest, load_id: str) -> Rewind:
     """Move the checkpoint back, under the target's lock, with its audit rows in the same transaction.
 
     Args:
@@ -133,7 +133,7 @@ def rewind(spec: CampaignSpec, connector: Connector, request: RewindRequest, loa
     return done
 
 
-def _planned(spec: CampaignSpec, source: Source, target: Target, request: RewindRequest) -> Rewind:
+def _planned(spec: RouteSpec, source: Source, target: Target, request: RewindRequest) -> Rewind:
     record, checkpoint = live_checkpoint(spec, target)
     prove_handoff_owner(spec, source, target)
     now = source.capture_anchor()

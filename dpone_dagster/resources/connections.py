@@ -6,7 +6,7 @@ import os
 
 from dagster import ConfigurableResource
 
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.connections import Connections
 from dpone_dagster.ports import Connector
 from dpone_dagster.wiring import open_connector
@@ -20,7 +20,7 @@ class DponeConnections(ConfigurableResource):  # type: ignore[type-arg]
     Has no fields on purpose: a URL in a resource's configuration would be shown by the UI.
     """
 
-    def connector(self, spec: CampaignSpec) -> Connector:
+    def connector(self, spec: RouteSpec) -> Connector:
         """What opens the campaign's connections; opens none by itself.
 
         Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dagster import (
+    AssetKey,
     DefaultSensorStatus,
     RunRequest,
     SensorDefinition,
@@ -12,17 +13,18 @@ from dagster import (
 )
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from dpone_dagster.assets.names import asset_key, increment_job_name
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.assets.names import increment_job_name
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.resources.connections import DponeConnections
 from dpone_dagster.schedules import held_up
 
 
-def first_increment_sensor(spec: CampaignSpec, job: UnresolvedAssetJobDefinition) -> SensorDefinition:
+def first_increment_sensor(spec: RouteSpec, handoff: AssetKey, job: UnresolvedAssetJobDefinition) -> SensorDefinition:
     """One run for each generation whose handoff this instance has materialized. The cursor is the last generation.
 
     Args:
-        spec: The campaign; its `handoff_id` is set.
+        spec: The campaign, or its increments.
+        handoff: The campaign's `xmin_handoff`.
         job: One increment.
     """
 
@@ -34,11 +36,11 @@ def first_increment_sensor(spec: CampaignSpec, job: UnresolvedAssetJobDefinition
         description=f"The first increment of `{spec.target}`, as soon as the handoff is there.",
     )
     def handed_over(context: SensorEvaluationContext, dpone_connections: DponeConnections) -> SkipReason | RunRequest:
-        event = context.instance.get_latest_materialization_event(asset_key(spec, "xmin_handoff"))
-        handoff = event.asset_materialization if event else None
-        if handoff is None:
+        event = context.instance.get_latest_materialization_event(handoff)
+        shown = event.asset_materialization if event else None
+        if shown is None:
             return SkipReason("the handoff is not materialized yet")
-        generation = str(handoff.metadata["generation"].value)
+        generation = str(shown.metadata["generation"].value)
         if generation == context.cursor:
             return SkipReason(f"the first increment of generation {generation} was started")
         if reason := held_up(context.instance, spec, dpone_connections.connector(spec)):

@@ -28,8 +28,7 @@ STAND_IN = Path("/opt/babelfish/start-private.sh")
 SKIPPED = "no SQL Server"
 _DRIVERS = ("pyodbc", "mssql_python", "adbc_driver_postgresql")
 HOW_TO = (
-    f"set {URL_VARIABLE}=mssql://login:secret@host:1433/master?encrypt=yes to a server whose login may create "
-    "databases, and install the `mssql` extra"
+    f"set {URL_VARIABLE}=mssql://login:secret@host:1433/master?encrypt=yes to a server whose login may create databases"
 )
 
 
