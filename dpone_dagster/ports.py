@@ -16,13 +16,13 @@ from typing import Any, Literal, Protocol
 from dpone_dagster.campaign.contract import Column, ColumnContract
 from dpone_dagster.campaign.deletion import DeleteMark
 from dpone_dagster.campaign.errors import DponeError, Finding
-from dpone_dagster.campaign.homes import FindHome
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Claim, Holder, Phase, Worker
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Chunk, Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt, ReceiptTotals
 from dpone_dagster.campaign.selection import ChunkSelection
+from dpone_dagster.campaign.typetable import TypeTable
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor, SourceIdentity
 
 Wire = Literal["pgcopy", "arrow"]
@@ -636,11 +636,11 @@ class Target(Protocol):
 
     Attributes:
         wire: The form in which it takes rows.
-        find_home: The type table of a PostgreSQL source and this server.
+        types: The type table of a PostgreSQL source and this server.
     """
 
     wire: Wire
-    find_home: FindHome
+    types: TypeTable
     fence: Fence
     ledger: Ledger
     tables: Tables

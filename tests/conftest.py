@@ -15,7 +15,9 @@ from demo.embedded import Embedded
 from tests.servers import mssql as mssql_server
 
 if TYPE_CHECKING:
+    from tests.mssql_orders import MssqlOrders
     from tests.orders import Orders
+    from tests.servers.mssql_targets import MssqlTargets
 
 _numbers = itertools.count(1)
 
@@ -76,6 +78,33 @@ def new_mssql_database(mssql: mssql_server.MssqlServer) -> Iterator[Callable[[st
     yield make
     for name in made:
         mssql.drop(name)
+
+
+@pytest.fixture(scope="session")
+def mssql_targets(mssql: mssql_server.MssqlServer) -> Iterator[MssqlTargets]:
+    """One database of the SQL Server, whose sessions tests of whole campaigns use one after another."""
+    from tests.servers.mssql_targets import MssqlTargets
+
+    made = MssqlTargets(mssql.recreate("dwh"), "system")
+    yield made
+    made.close()
+    mssql.drop("dwh")
+
+
+@pytest.fixture
+def mssql_warehouse(mssql_targets: MssqlTargets) -> Iterator[MssqlTargets]:
+    """That database, empty."""
+    yield mssql_targets
+    mssql_targets.end_test()
+    mssql_targets.empty()
+
+
+@pytest.fixture
+def mssql_orders(new_database: Callable[[str], str], mssql_warehouse: MssqlTargets) -> MssqlOrders:
+    """400 orders in 4 chunks, and a live target with an older generation."""
+    from tests.mssql_orders import make_mssql_orders
+
+    return make_mssql_orders(new_database("oltp"), mssql_warehouse, rows=400, chunks=4)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

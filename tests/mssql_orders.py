@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
 
 import psycopg
 
 from dpone_dagster.mssql.session import UNBOUNDED, Session
+from dpone_dagster.ports import Connector
 from tests.orders import COLUMNS, ROWS, Orders, make_manifest
+from tests.servers.mssql_targets import LendingConnector, MssqlTargets
 
 TARGET_COLUMNS = """
     id uniqueidentifier NOT NULL,
@@ -23,19 +26,37 @@ TARGET_COLUMNS = """
 """
 
 
+@dataclass
 class MssqlOrders(Orders):
-    """Source on PostgreSQL, target on SQL Server."""
+    """Source on PostgreSQL, target on SQL Server.
+
+    Attributes:
+        targets: Where sessions come from and go back to; None for the campaign's own connector.
+    """
+
+    targets: MssqlTargets | None = None
+
+    @property
+    def connector(self) -> Connector:
+        own = super().connector
+        return own if self.targets is None else LendingConnector(own, self.targets)
 
     @property
     def environment(self) -> Mapping[str, str]:
         return {"DPONE_CONNECTION_PG_OLTP": self.source_url, "DPONE_CONNECTION_MSSQL_DWH": self.target_url}
 
     def on_target(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        with contextlib.closing(Session(self.target_url, "test harness")) as session:
+        with self.harness() as session:
             if statement.lstrip().upper().startswith(("SELECT", "WITH")):
                 return session.rows(statement, *parameters, seconds=UNBOUNDED)
             session.execute(statement, *parameters, seconds=UNBOUNDED)
             return []
+
+    def harness(self) -> AbstractContextManager[Session]:
+        """A session of the test itself."""
+        if self.targets is not None:
+            return nullcontext(self.targets.harness)
+        return closing(Session(self.target_url, "test harness"))
 
     def source_rows(self) -> list[tuple[Any, ...]]:
         return self.on_source(
@@ -59,22 +80,28 @@ class MssqlOrders(Orders):
         return sorted(re.sub(r"orders[0-9a-f]{20,}$", "", name) for (name,) in rows)
 
 
-def make_mssql_orders(source_url: str, target_url: str, *, rows: int, chunks: int = 8, lanes: int = 2) -> MssqlOrders:
+def make_mssql_orders(
+    source_url: str, target: str | MssqlTargets, *, rows: int, chunks: int = 8, lanes: int = 2
+) -> MssqlOrders:
     """Create the source with `rows` rows and a live target that holds an older generation of three rows."""
     with psycopg.connect(source_url, autocommit=True) as source:
         source.execute(f"CREATE TABLE public.orders ({COLUMNS}, PRIMARY KEY (id))".encode())
         source.execute(f"INSERT INTO public.orders {ROWS}".encode(), {"rows": rows, "salt": "new"})
         source.execute("ANALYZE public.orders")
-    with contextlib.closing(Session(target_url, "test setup")) as target:
-        target.execute("EXEC (N'CREATE SCHEMA landing')")
-        target.execute(f"CREATE TABLE landing.orders ({TARGET_COLUMNS})", seconds=30)
-        target.execute("CREATE UNIQUE INDEX orders_id ON landing.orders (id)", seconds=30)
-        target.execute("CREATE INDEX orders_placed_at ON landing.orders (placed_at)", seconds=30)
-        for number in range(3):
-            target.execute(
-                "INSERT INTO landing.orders VALUES (NEWID(), ?, '2020-01-01 00:00:00 +00:00', N'old', 1, NULL)", number
-            )
     manifest = make_manifest(chunks, lanes)
     manifest["sink"] |= {"type": "mssql", "connection_ref": "mssql_dwh"}
     manifest["state"] |= {"type": "mssql", "connection_ref": "mssql_dwh"}
-    return MssqlOrders(source_url, target_url, manifest)
+    if isinstance(target, str):
+        orders = MssqlOrders(source_url, target, manifest)
+    else:
+        orders = MssqlOrders(source_url, target.url, manifest, target)
+    with orders.harness() as session:
+        session.execute("EXEC (N'CREATE SCHEMA landing')")
+        session.execute(f"CREATE TABLE landing.orders ({TARGET_COLUMNS})", seconds=30)
+        session.execute("CREATE UNIQUE INDEX orders_id ON landing.orders (id)", seconds=30)
+        session.execute("CREATE INDEX orders_placed_at ON landing.orders (placed_at)", seconds=30)
+        for number in range(3):
+            session.execute(
+                "INSERT INTO landing.orders VALUES (NEWID(), ?, '2020-01-01 00:00:00 +00:00', N'old', 1, NULL)", number
+            )
+    return orders

@@ -165,7 +165,7 @@ class LockNotDistributed(Refused):
 
 
 class KeyInvalid(Refused):
-    """The unique key is nullable or missing, or the chunk column is nullable or not part of the unique key."""
+    """Unique key or chunk column is missing, nullable or of an unfit type, or the key lacks the chunk column."""
 
     code = "KEY_INVALID"
     next_step = "Declare a not-null unique key that contains the chunk column."

@@ -25,6 +25,8 @@ class TypeTable:
         represented: The rule of each form that the manifest may ask for.
         text_column: A column that takes any value's text, in words.
         mend: How to change the target's type, in words; `{source}` stands for the source's type.
+        no_shared_text: Types of the target whose values the two servers write differently, so that keys of such a type
+            cannot be compared.
     """
 
     rules: Mapping[tuple[str, str], Rule]
@@ -32,6 +34,7 @@ class TypeTable:
     represented: Mapping[Representation, Rule]
     text_column: str
     mend: str
+    no_shared_text: frozenset[str] = frozenset()
 
     def home(self, source: ColumnType, target: ColumnType, representation: Representation | None) -> Home | NoHome:
         """The exact home of a source type in a target type.

@@ -204,4 +204,5 @@ MSSQL = TypeTable(
     represented={"text": _as_text, "json": _as_json},
     text_column="an nvarchar(max) column",
     mend="change the target's type",
+    no_shared_text=frozenset({"float", "real"}),
 )

@@ -28,6 +28,7 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
+from dpone_dagster.campaign.typetable import TypeTable
 from dpone_dagster.engine.sessions import (
     EXCLUSIVE_WAIT_SECONDS,
     existing_campaign,
@@ -138,21 +139,21 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
         raise TargetNotProvisioned(f"the target table {spec.target} does not exist")
     if live.findings:
         raise CatalogRefused(f"{spec.target} cannot be swapped without loss", findings=live.findings)
-    _prove_keys(spec, table.columns, live)
+    _prove_keys(spec, table.columns, live, target.types)
     contract = match_columns(
         table.columns,
         live.columns,
         options=spec.column_options,
         wanted=spec.source_columns,
         key=spec.unique_key,
-        find_home=target.find_home,
+        find_home=target.types.home,
     )
     delete_mark(spec.increment.soft_delete_column, live.columns, contract)
     _prove_names_free(spec, target)
     return Proven(table, live, contract, _prove_head(spec, source, target))
 
 
-def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: TargetTable) -> None:
+def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: TargetTable, types: TypeTable) -> None:
     findings = []
     wanted = [(str(spec.source), name, source) for name in dict.fromkeys((*spec.unique_key, spec.chunk.column))]
     wanted += [(str(spec.target), name, live.columns) for name in spec.unique_key]
@@ -171,6 +172,7 @@ def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: TargetTabl
         problem = f"no unique index holds ({', '.join(spec.unique_key)}) apart"
         advice = "create a unique index on it, without a condition and not deferrable; the campaign reproduces it"
         findings.append(Finding(str(spec.target), problem, advice))
+    findings += _keys_that_cannot_be_compared(spec, live.columns, types)
     if findings:
         raise KeyInvalid("rows could be left out or matched wrongly", findings=findings)
 
@@ -183,6 +185,19 @@ def _unfit_chunk_column(spec: CampaignSpec, source: tuple[Column, ...]) -> list[
         return []
     problem = f"{column.type} cannot be cut into chunks of kind `{kind}`"
     return [Finding(f"{spec.source}.{name}", problem, "choose another chunk column or kind")]
+
+
+def _keys_that_cannot_be_compared(spec: CampaignSpec, live: tuple[Column, ...], types: TypeTable) -> list[Finding]:
+    """Increments find deleted rows by comparing the keys of two servers as text."""
+    if spec.handoff_id is None:
+        return []
+    problem = "has no text that source and target share, so increments could not find deleted rows by their keys"
+    advice = "use a unique key without it, or leave `source.options.xmin_execution` out"
+    return [
+        Finding(f"{spec.target}.{column.name}", f"a {column.type} {problem}", advice)
+        for column in live
+        if column.name in spec.unique_key and column.type.name in types.no_shared_text
+    ]
 
 
 def _prove_names_free(spec: CampaignSpec, target: Target) -> None:

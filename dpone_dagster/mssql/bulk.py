@@ -18,11 +18,10 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql.address import Address, connection_string
 from dpone_dagster.mssql.faults import LOST, TRANSIENT, without_values
 from dpone_dagster.mssql.quoting import quoted_table
-from dpone_dagster.mssql.session import Session
+from dpone_dagster.mssql.session import KEEP_ALIVE_INTERVAL_SECONDS, KEEP_ALIVE_SECONDS, Session
 from dpone_dagster.ports import RowStream
 
 _PACKET_BYTES = 32_767
-_KEEP_ALIVE_SECONDS, _KEEP_ALIVE_INTERVAL_SECONDS = 10, 5
 _NUMBER = re.compile(r"Sql Error: (\d+)")
 _BROKEN = re.compile(r"\bIO error\b|\bos error\b")  # the client's words for a connection that is gone
 # Keywords of a connection string, and what the client beneath bulk copy calls them.
@@ -151,8 +150,8 @@ def _connect(address: Address, name: str) -> Any:
         "application_name": name,
         "packet_size": _PACKET_BYTES,
         "connect_retry_count": 0,
-        "keep_alive": _KEEP_ALIVE_SECONDS * 1000,
-        "keep_alive_interval": _KEEP_ALIVE_INTERVAL_SECONDS * 1000,
+        "keep_alive": KEEP_ALIVE_SECONDS * 1000,
+        "keep_alive_interval": KEEP_ALIVE_INTERVAL_SECONDS * 1000,
     }
     try:
         return mssql_py_core.PyCoreConnection(native)
@@ -165,7 +164,12 @@ def _connect_by_token(keywords: Mapping[str, str]) -> Any:
     import mssql_python
 
     mssql_python.pooling(enabled=False)
-    more = {"PacketSize": str(_PACKET_BYTES), "ConnectRetryCount": "0", "KeepAlive": str(_KEEP_ALIVE_SECONDS)}
+    more = {
+        "PacketSize": str(_PACKET_BYTES),
+        "ConnectRetryCount": "0",
+        "KeepAlive": str(KEEP_ALIVE_SECONDS),
+        "KeepAliveInterval": str(KEEP_ALIVE_INTERVAL_SECONDS),
+    }
     try:
         return mssql_python.connect(connection_string({**keywords, **more}), autocommit=True)
     except mssql_python.Error as error:

@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 # A control statement (locks, ledger, catalog) that takes longer than this is a fault; data statements have no bound.
 CONTROL_SECONDS = 5
 UNBOUNDED = 0
+# A peer that is gone is seen after so long without traffic, and as many intervals as the kernel probes (Linux: 9).
+KEEP_ALIVE_SECONDS, KEEP_ALIVE_INTERVAL_SECONDS = 10, 1
 _LOGIN_SECONDS = 15
 _KEYWORDS = {
     "ConnectRetryCount": "0",  # a repaired connection has lost its locks without a word
     "MARS_Connection": "no",
     "ApplicationIntent": "ReadWrite",
     # Deaths must be seen in seconds, while a long statement runs too.
-    "KeepAlive": "10",
-    "KeepAliveInterval": "5",
+    "KeepAlive": str(KEEP_ALIVE_SECONDS),
+    "KeepAliveInterval": str(KEEP_ALIVE_INTERVAL_SECONDS),
 }
 # Beyond this many characters a text is given as nvarchar(max), or the driver takes the older ntext for it.
 _SHORT_TEXT = 2_000

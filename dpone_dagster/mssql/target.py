@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from dpone_dagster.campaign.homes import FindHome
 from dpone_dagster.campaign.typetable_mssql import MSSQL
 from dpone_dagster.mssql.changes import MssqlChanges
 from dpone_dagster.mssql.fence import MssqlFence
@@ -34,7 +33,7 @@ class MssqlTarget:
     wire: Wire = "arrow"
 
     def __init__(self, url: str, purpose: str, state_schema: str) -> None:
-        self.find_home: FindHome = MSSQL.home
+        self.types = MSSQL
         self.session = Session(url, purpose)
         self.fence: Fence = MssqlFence(self.session, state_schema)
         self.ledger: Ledger = MssqlLedger(self.session, state_schema)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.campaign.homes import FindHome
 from dpone_dagster.campaign.typetable_postgres import POSTGRES
 from dpone_dagster.ports import Changes, Fence, Ledger, Publications, Tables, Wire
 from dpone_dagster.postgres.changes import PostgresChanges
@@ -33,7 +32,7 @@ class PostgresTarget:
     wire: Wire = "pgcopy"
 
     def __init__(self, url: str, purpose: str, state_schema: str) -> None:
-        self.find_home: FindHome = POSTGRES.home
+        self.types = POSTGRES
         self.session = Session(url, purpose)
         self.fence: Fence = PostgresFence(self.session, state_schema)
         self.ledger: Ledger = PostgresLedger(self.session, state_schema)

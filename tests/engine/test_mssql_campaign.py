@@ -6,11 +6,9 @@ readers of row versions see during the swap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from dpone_dagster.campaign.errors import CampaignActive, PublicationBlocked
+from dpone_dagster.campaign.errors import CampaignActive, KeyInvalid, PublicationBlocked
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.engine.increment import increment_gate, run_increment
 from dpone_dagster.engine.inspect import doctor, status
@@ -19,12 +17,12 @@ from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import validate
 from dpone_dagster.mssql.session import Session
 from tests.engine.campaign import Seen, finish, lane, load
-from tests.mssql_orders import MssqlOrders, make_mssql_orders
+from tests.mssql_orders import MssqlOrders
 
 
 @pytest.fixture
-def orders(new_database: Callable[[str], str], new_mssql_database: Callable[[str], str]) -> MssqlOrders:
-    return make_mssql_orders(new_database("oltp"), new_mssql_database("dwh"), rows=400, chunks=4)
+def orders(mssql_orders: MssqlOrders) -> MssqlOrders:
+    return mssql_orders
 
 
 def test_a_campaign_replaces_the_live_table_and_increments_follow(orders: MssqlOrders) -> None:
@@ -125,6 +123,25 @@ def test_a_reader_of_the_live_table_delays_the_swap_and_the_live_table_stays(
     assert orders.target_rows() == old
     finish(orders)
     assert orders.target_rows() == orders.source_rows()
+
+
+def test_a_float_in_the_key_is_refused_where_increments_have_to_compare_keys(orders: MssqlOrders) -> None:
+    orders.on_source("ALTER TABLE public.orders ADD COLUMN weight float8 NOT NULL DEFAULT 0.1")
+    orders.on_target("ALTER TABLE landing.orders ADD weight float NOT NULL CONSTRAINT light DEFAULT 0.1")
+    orders.on_target("ALTER TABLE landing.orders DROP CONSTRAINT light")
+    orders.manifest["sink"]["strategy"]["unique_key"] = ["id", "weight"]
+    before = schemas(orders)
+    with pytest.raises(KeyInvalid) as refused:
+        prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    (finding,) = refused.value.findings
+    assert (finding.path, "xmin_execution" in finding.advice) == ("landing.orders.weight", True)
+    assert schemas(orders) == before
+    del orders.manifest["source"]["options"]
+    assert prepare(orders.spec, orders.connector, intent="run", run_id="run-1").anchor is None
+
+
+def schemas(orders: MssqlOrders) -> list[tuple[str]]:
+    return sorted(orders.on_target("SELECT t.name FROM sys.tables AS t"))
 
 
 def test_looking_creates_nothing(orders: MssqlOrders) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from dpone_dagster.campaign.errors import CampaignActive, HandoffMissing, RewindRefused
@@ -11,7 +9,7 @@ from dpone_dagster.engine.checkpoint import inspect_checkpoint
 from dpone_dagster.engine.increment import run_increment
 from dpone_dagster.engine.rewind import RewindRequest, preview_rewind, rewind
 from tests.engine.campaign import finish, load
-from tests.mssql_orders import MssqlOrders, make_mssql_orders
+from tests.mssql_orders import MssqlOrders
 from tests.orders import Orders
 
 
@@ -74,10 +72,8 @@ def test_a_rewound_increment_reads_again_and_is_exact(orders: Orders) -> None:
     assert orders.on_target(audit) == [("data-arch", "range replay")]
 
 
-def test_a_rewound_increment_reads_again_and_is_exact_on_sql_server(
-    new_database: Callable[[str], str], new_mssql_database: Callable[[str], str]
-) -> None:
-    rewinds_and_is_exact_again(make_mssql_orders(new_database("oltp"), new_mssql_database("dwh"), rows=200, chunks=2))
+def test_a_rewound_increment_reads_again_and_is_exact_on_sql_server(mssql_orders: MssqlOrders) -> None:
+    rewinds_and_is_exact_again(mssql_orders)
 
 
 def test_a_preview_and_a_look_change_nothing(orders: Orders) -> None:

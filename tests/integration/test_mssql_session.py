@@ -5,9 +5,13 @@ Verified on Babelfish 4.3. UNVERIFIED on SQL Server: how soon an attention ends 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -21,6 +25,8 @@ from dpone_dagster.campaign.errors import (
     ServerUnreachable,
     TransientFailure,
 )
+from dpone_dagster.mssql import bulk
+from dpone_dagster.mssql.address import Address
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from tests.servers.proxy import CuttingProxy, Moment
 
@@ -28,6 +34,9 @@ FOREVER = """
     WITH numbers AS (SELECT CAST(1 AS bigint) AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < 4000000000)
     SELECT MAX(n) FROM numbers OPTION (MAXRECURSION 0)
 """
+
+
+KEEP_ALIVE = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
 
 
 @pytest.fixture
@@ -157,6 +166,32 @@ def test_a_closed_session_is_another_one_when_opened_again(url: str) -> None:
     assert second.value("SELECT OBJECT_ID('tempdb..#mine')") is None  # a pooled one would have it still
     assert (second.session_id, second.login_at) != identity
     second.close()
+
+
+@pytest.mark.parametrize("connect", [lambda url: Session(url, "test"), lambda url: bulk_connection(url)])
+def test_a_peer_that_is_gone_is_seen_within_half_a_minute(url: str, connect: Callable[[str], Any]) -> None:
+    before = connections()
+    connected = connect(url)
+    (number,) = connections() - before
+    with socket.socket(fileno=os.dup(number)) as opened:
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, interval, probes = (opened.getsockopt(socket.IPPROTO_TCP, option) for option in KEEP_ALIVE)
+    connected.close()
+    assert idle + interval * probes <= 30
+
+
+def bulk_connection(url: str) -> Any:
+    return bulk._connect(Address.parse(url), "test bulk")
+
+
+def connections() -> set[int]:
+    """Descriptors of this process's TCP sockets."""
+    found = set()
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as opened:
+            if opened.family == socket.AF_INET:
+                found.add(number)
+    return found
 
 
 def test_values_go_both_ways_unchanged(session: Session) -> None:

@@ -8,8 +8,10 @@ ends its transaction, frees its locks, drops its temporary tables and forgets it
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.mssql.driver import load_pyodbc
@@ -17,6 +19,7 @@ from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.quoting import quoted
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.target import MssqlTarget
+from dpone_dagster.ports import Connector, Source, Target
 
 _RESET_CONNECTION = 1246  # SQL_COPT_SS_RESET_CONNECTION of msodbcsql.h
 _SECONDS_TO_END = 30
@@ -36,6 +39,7 @@ class MssqlTargets:
         self.harness = Session(url, "test harness")
         self._idle: dict[str, list[MssqlTarget]] = defaultdict(list)
         self._used: list[tuple[str, MssqlTarget]] = []
+        self._lent: dict[str, list[_Lent]] = defaultdict(list)
 
     def target(self, purpose: str) -> MssqlTarget:
         """A session of this name that holds nothing."""
@@ -43,6 +47,19 @@ class MssqlTargets:
         target = idle.pop() if idle else MssqlTarget(self.url, purpose, self.state_schema)
         self._used.append((purpose, target))
         return target
+
+    def lend(self, purpose: str) -> MssqlTarget:
+        """As `target`, but closing it is enough for the next one to get it. Only lanes keep their names."""
+        name = purpose if purpose.startswith("lane") else "campaign"
+        idle = self._lent[name]
+        return idle.pop() if idle else _Lent(self, name)
+
+    def take_back(self, lent: _Lent) -> None:
+        """Keep a session that was closed by its user; one that is dead ends."""
+        if _reset(lent.session):
+            self._lent[lent.purpose].append(lent)
+        else:
+            lent.session.close()
 
     def end_test(self) -> None:
         """Keep what is alive for the next test, and return when what is not has ended on the server too."""
@@ -76,10 +93,36 @@ class MssqlTargets:
     def close(self) -> None:
         """End every session."""
         self.end_test()
-        for targets in self._idle.values():
-            for target in targets:
-                target.close()
+        for target in itertools.chain(*self._idle.values(), *self._lent.values()):
+            target.session.close()
         self.harness.close()
+
+
+class _Lent(MssqlTarget):
+    def __init__(self, owner: MssqlTargets, purpose: str) -> None:
+        super().__init__(owner.url, purpose, owner.state_schema)
+        self.purpose = purpose
+        self._owner = owner
+
+    def close(self) -> None:
+        self._owner.take_back(self)
+
+
+@dataclass
+class LendingConnector:
+    """A campaign's connector whose targets are lent; its source is the campaign's own."""
+
+    campaign: Connector
+    targets: MssqlTargets
+
+    def source(self, purpose: str) -> Source:
+        return self.campaign.source(purpose)
+
+    def target(self, purpose: str) -> Target:
+        return self.targets.lend(purpose)
+
+    def state(self, purpose: str) -> Target:
+        return self.targets.lend(purpose)
 
 
 def _reset(session: Session) -> bool:
