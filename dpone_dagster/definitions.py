@@ -15,7 +15,7 @@ from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.campaign_definitions import build_campaign, build_increments, build_initial_load
 from dpone_dagster.jobs import executor_for
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
-from dpone_dagster.settings import load_route, manifest_paths
+from dpone_dagster.settings import load_route, manifest_paths, project_root
 
 
 def build_defs(environ: Mapping[str, str], root: Path, connections: DponeConnections | None = None) -> Definitions:
@@ -79,4 +79,4 @@ def _findings_of(path: Path, error: DponeError) -> list[Finding]:
     return [Finding(f"{path}: {f.path}" if f.path else str(path), f.problem, f.advice) for f in error.findings]
 
 
-defs = build_defs(os.environ, Path.cwd())
+defs = build_defs(os.environ, project_root(Path.cwd()))

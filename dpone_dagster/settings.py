@@ -39,6 +39,23 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def project_root(start: Path) -> Path:
+    """The project that a folder belongs to: the nearest one upwards with `campaigns/` or `workspace.yaml`.
+
+    `.dpone` is made there, and relative names in DPONE_MANIFESTS are relative to it.
+
+    Args:
+        start: Where a command was given; itself if nothing upwards is a project.
+    """
+    here = start.resolve()
+    marked = (place for place in (here, *here.parents) if _is_project(place))
+    return next(marked, here)
+
+
+def _is_project(place: Path) -> bool:
+    return (place / DEFAULT_FOLDER).is_dir() or (place / "workspace.yaml").is_file()
+
+
 def load_manifest(path: Path) -> AnyManifest:
     """Read one manifest.
 

@@ -25,6 +25,10 @@ class Finding:
     problem: str
     advice: str = ""
 
+    def as_dict(self) -> dict[str, str]:
+        """As plain data."""
+        return {"path": self.path, "problem": self.problem, "advice": self.advice}
+
     def __str__(self) -> str:
         text = f"{self.path}: {self.problem}" if self.path else self.problem
         return f"{text} → {self.advice}" if self.advice else text
@@ -56,7 +60,7 @@ class DponeError(Exception):
         return {
             "code": self.code,
             "message": self.message,
-            "findings": [{"path": f.path, "problem": f.problem, "advice": f.advice} for f in self.findings],
+            "findings": [finding.as_dict() for finding in self.findings],
             "next_step": self.advice,
             "retryable": self.retryable,
         }

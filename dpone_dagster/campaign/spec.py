@@ -119,6 +119,18 @@ class CampaignSpec(RouteSpec):
         return Plan(self.chunk)
 
     @property
+    def window(self) -> str | None:
+        """What the chunk window leaves out by its author's word, in a sentence; None if it covers every row."""
+        if self.chunk.kind == "uuid":
+            return None
+        first, last = self.plan.chunk(0), self.plan.chunk(self.plan.count - 1)
+        until = f"{last.upper}{' inclusive' if last.upper_inclusive else ' exclusive'}"
+        return (
+            f"Only rows of {self.source} with {self.chunk.column} from {first.lower} to {until} are loaded; "
+            "`dpone backfill doctor MANIFEST` counts the others."
+        )
+
+    @property
     def shadow(self) -> TableRef:
         """The campaign's own table beside the live one."""
         return self.target.sibling(shadow_name(self.target, self.run_key, self.publication.artifact_scope))

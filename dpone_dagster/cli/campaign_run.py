@@ -13,7 +13,7 @@ from dpone_dagster.campaign.errors import ChunkFailed, Interrupted, StoppedByPee
 from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.failures import Failure, advice_of
-from dpone_dagster.cli.looking import headline, open_campaign, operator, report_of
+from dpone_dagster.cli.looking import headline, open_campaign, operator, report_of, window_notes
 from dpone_dagster.cli.report import Report, Table, command, pasteable
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
@@ -117,7 +117,10 @@ def outcome_report(outcome: RunOutcome, manifest: Path) -> Report:
         headline=_outcome_line(outcome),
         data={**run, **status.data},
         tables=tables,
-        notes=(f"Dagster's log: {outcome.log}",) if outcome.log else (),
+        notes=(
+            *window_notes(outcome.status.spec, manifest),
+            *((f"Dagster's log: {outcome.log}",) if outcome.log else ()),
+        ),
         next_commands=next_commands,
         exit_code=0 if outcome.success else 1,
     )

@@ -119,7 +119,7 @@ def status(manifest: Path, form: Form) -> None:
 def doctor(manifest: Path, form: Form) -> None:
     """Check servers, tables, plan, locks and state, and name the next action. Changes nothing.
 
-    Exits 1 if it finds anything.
+    Exits 0 if nothing is wrong, 1 if something is, 2 if manifest or connection URLs cannot be read at all.
     """
 
     def ask() -> Report:

@@ -29,7 +29,7 @@ from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign_definitions import build_manifest
 from dpone_dagster.cli.failures import Failure, advice_of
 from dpone_dagster.cli.terminal import output_to
-from dpone_dagster.settings import load_route
+from dpone_dagster.settings import load_route, project_root
 
 DEFAULT_HOME = Path(".dpone/dagster")
 LOG_FOLDER = Path(".dpone/logs")
@@ -108,7 +108,7 @@ def build_job(manifest: str, job: str) -> JobDefinition:
 
 def prepare_home() -> Path:
     """The folder of Dagster's own state, with our settings in it unless it has its own; named in the environment."""
-    home = Path(os.environ.get("DAGSTER_HOME") or DEFAULT_HOME).resolve()
+    home = Path(os.environ.get("DAGSTER_HOME") or project_root(Path.cwd()) / DEFAULT_HOME).resolve()
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():
@@ -127,7 +127,7 @@ def _instance() -> Iterator[DagsterInstance]:
 
 def _log_path(request: JobRequest) -> Path:
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    return LOG_FOLDER.resolve() / f"{request.job}-{moment}-{os.getpid()}.log"
+    return project_root(Path.cwd()) / LOG_FOLDER / f"{request.job}-{moment}-{os.getpid()}.log"
 
 
 @contextlib.contextmanager

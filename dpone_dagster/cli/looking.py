@@ -51,6 +51,7 @@ def report_of(status: CampaignStatus, manifest: Path) -> Report:
     if status.holders:
         tables.append(Table(("held by",), tuple((str(holder),) for holder in status.holders)))
     notes, commands = advised(status.recommended_action, manifest)
+    notes = (*(str(f) for f in (status.drift,) if f), *window_notes(status.spec, manifest), *notes)
     return Report(
         headline=headline(status),
         data={**status.as_dict(), "recommended_action": pasteable(status.recommended_action, manifest)},
@@ -58,6 +59,11 @@ def report_of(status: CampaignStatus, manifest: Path) -> Report:
         notes=notes,
         next_commands=commands,
     )
+
+
+def window_notes(spec: CampaignSpec, manifest: Path) -> tuple[str, ...]:
+    """What the campaign's window leaves out, if it leaves anything out."""
+    return (pasteable(spec.window, manifest),) if spec.window else ()
 
 
 def headline(status: CampaignStatus) -> str:
@@ -101,7 +107,7 @@ def doctor_report(manifest: Path) -> Report:
         headline=f"{spec.dataset}: {found}{where}",
         data={**diagnosis.as_dict(), "next_action": pasteable(diagnosis.next_action, manifest)},
         tables=(Table(("where", "what", "advice"), rows),) if rows else (),
-        notes=notes,
+        notes=(*diagnosis.notes, *notes),
         next_commands=commands,
         exit_code=1 if number else 0,
     )

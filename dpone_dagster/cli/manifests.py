@@ -11,7 +11,7 @@ from dpone_dagster.campaign.handoffs import handoff_findings
 from dpone_dagster.campaign.manifests import schema_of_any
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.cli.report import Report, Table, command
-from dpone_dagster.settings import load_route, manifest_paths
+from dpone_dagster.settings import load_route, manifest_paths, project_root
 
 
 def check_report(paths: tuple[Path, ...]) -> Report:
@@ -23,7 +23,7 @@ def check_report(paths: tuple[Path, ...]) -> Report:
     Raises:
         ManifestInvalid: One or more are wrong; each finding names its file.
     """
-    chosen = list(paths) or manifest_paths(os.environ, Path.cwd())
+    chosen = list(paths) or manifest_paths(os.environ, project_root(Path.cwd()))
     rows: list[tuple[str, ...]] = []
     findings: list[Finding] = []
     served: list[tuple[str, RouteSpec]] = []

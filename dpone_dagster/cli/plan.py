@@ -9,6 +9,7 @@ from dpone_dagster.campaign.partitions import Partitions
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.cli.looking import window_notes
 from dpone_dagster.cli.report import Report, Table, command
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.settings import load_spec
@@ -110,6 +111,7 @@ def plan_report(manifest: Path) -> Report:
         headline=view.headline(),
         data=view.as_dict(),
         tables=view.tables(),
+        notes=window_notes(view.spec, manifest),
         next_commands=(
             command("backfill", "doctor", manifest),
             command("backfill", "run", manifest, "--execute"),
@@ -124,5 +126,8 @@ def dry_run_report(manifest: Path) -> Report:
         report,
         headline=f"dry run, nothing was touched. {report.headline}",
         data={"dry_run": True, **report.data},
-        notes=("With --execute: load every chunk into the shadow, validate it, swap it in, hand over.",),
+        notes=(
+            *report.notes,
+            "With --execute: load every chunk into the shadow, validate it, swap it in, hand over.",
+        ),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpone_dagster.campaign.errors import Finding, Refused, TargetUnknown
 from dpone_dagster.campaign.spec import RouteSpec
-from dpone_dagster.settings import load_route, manifest_paths
+from dpone_dagster.settings import load_route, manifest_paths, project_root
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def manifest_of(wanted: Wanted) -> Path:
         return named
     found: dict[Path, RouteSpec] = {}
     findings: list[Finding] = []
-    for path in manifest_paths(os.environ, Path.cwd()):
+    for path in manifest_paths(os.environ, project_root(Path.cwd())):
         try:
             spec = load_route(path)
         except Refused as error:

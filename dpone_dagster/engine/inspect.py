@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dpone_dagster.campaign.errors import DponeError, Finding
+from dpone_dagster.campaign.errors import DponeError, Finding, PlanDrift
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Holder, Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.prepare import prove_campaign
-from dpone_dagster.engine.sessions import source_session, target_session
+from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
 from dpone_dagster.ports import Connector, Target
 
 _SHOWN_FAILURES = 20
+_MEND = "mend the findings, then run doctor again"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,17 @@ class CampaignStatus:
         return self.record.phase if self.record else Phase.PLANNED
 
     @property
+    def drift(self) -> Finding | None:
+        """That the manifest is no longer the one that the campaign was prepared with."""
+        if self.record is None:
+            return None
+        try:
+            prove_manifest(self.spec, self.record)
+        except PlanDrift as error:
+            return Finding("manifest", f"{error.code}: {error.message}", error.advice)
+        return None
+
+    @property
     def recommended_action(self) -> str:
         """The one thing to do next."""
         return _recommend(self)
@@ -68,6 +80,7 @@ class CampaignStatus:
                 }
                 for c in self.failed
             ],
+            "findings": [f.as_dict() for f in (self.drift,) if f],
             "holders": [str(holder) for holder in self.holders],
             "recommended_action": self.recommended_action,
         }
@@ -109,6 +122,8 @@ def _validation_numbers(record: CampaignRecord | None) -> dict[str, object]:
 
 def _recommend(status: CampaignStatus) -> str:
     phase, progress = status.phase, status.progress
+    if status.drift:
+        return status.drift.advice
     if phase is Phase.HANDOFF_COMMITTED or (phase is Phase.PUBLISHED and status.spec.handoff_id is None):
         return "nothing to do: the campaign is finished"
     if status.holders:
@@ -152,16 +167,25 @@ def _status(spec: CampaignSpec, target: Target) -> CampaignStatus:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What doctor found, and the one thing to do next."""
+    """What doctor found, and the one thing to do next.
+
+    Attributes:
+        findings: What is wrong.
+        next_action: While something stands in the way of a run, to mend that.
+        status: Where the campaign stands; None if that could not be read.
+        notes: What is worth knowing and nobody's fault: sessions at work, rows that are out of scope.
+    """
 
     findings: tuple[Finding, ...]
     next_action: str
     status: CampaignStatus | None = None
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> Mapping[str, object]:
         """The public JSON of `dpone backfill doctor`."""
         return {
-            "findings": [{"path": f.path, "problem": f.problem, "advice": f.advice} for f in self.findings],
+            "findings": [f.as_dict() for f in self.findings],
+            "notes": list(self.notes),
             "next_action": self.next_action,
             "status": self.status.as_dict() if self.status else None,
         }
@@ -175,6 +199,7 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
         connector: Opens the connections.
     """
     findings: list[Finding] = []
+    notes: list[str] = []
     seen: CampaignStatus | None = None
     looks = (("source", _source_findings), ("target", _target_findings), ("campaign", _prepare_findings))
     for place, look in looks:
@@ -182,15 +207,16 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
             findings.extend(look(spec, connector))
         except DponeError as error:
             findings.extend(_refusal(place, error))
+    in_the_way = bool(findings)
     try:
+        notes.extend(_outside(spec, connector))
         seen = status(spec, connector)
+        notes.extend(f"{holder}: leave it alone while its run is alive" for holder in seen.holders)
         findings.extend(_state_findings(seen))
     except DponeError as error:
         findings.extend(_refusal("state", error))
-    findings = list(dict.fromkeys(findings))
-    if seen is None:
-        return Diagnosis(tuple(findings), "mend the findings, then run doctor again")
-    return Diagnosis(tuple(findings), seen.recommended_action, seen)
+    action = _MEND if seen is None or (in_the_way and not seen.drift) else seen.recommended_action
+    return Diagnosis(tuple(dict.fromkeys(findings)), action, seen, tuple(notes))
 
 
 def _refusal(place: str, error: DponeError) -> list[Finding]:
@@ -209,12 +235,16 @@ def _prepare_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Find
 def _source_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
     with source_session(connector, "doctor") as source:
         source.describe(spec.source, spec.source_columns)
-        outside = source.count_outside(spec.source, spec.chunk.column, spec.plan)
-        if outside:
-            yield Finding(
-                f"{spec.source}.{spec.chunk.column}",
-                f"{outside} rows lie outside the plan or have no value; no chunk loads them",
-                "widen the chunk window in a new campaign if they belong to it",
+    yield from ()
+
+
+def _outside(spec: CampaignSpec, connector: Connector) -> Iterator[str]:
+    """Rows that no chunk loads, which a window leaves out by its author's word."""
+    with source_session(connector, "doctor") as source:
+        if outside := source.count_outside(spec.source, spec.chunk.column, spec.plan):
+            yield (
+                f"{outside} rows of {spec.source} have no {spec.chunk.column} within the window: "
+                "no chunk loads them. If they belong to the load, widen the window in a new campaign."
             )
 
 
@@ -229,9 +259,9 @@ def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Findi
 
 
 def _state_findings(seen: CampaignStatus) -> Iterator[Finding]:
+    if seen.drift:
+        yield seen.drift
     for chunk in seen.failed:
         yield Finding(
             f"chunk {chunk.index}", f"{chunk.effective_state}: {chunk.error_code or ''} {chunk.error or ''}".strip()
         )
-    for holder in seen.holders:
-        yield Finding("locks", str(holder), "leave it alone while its run is alive")

@@ -43,10 +43,10 @@ class Project:
         return self.orders.on_target("SELECT xmin, t::text FROM system.__dpone__xmin_checkpoints t")
 
     def process(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """A real one, for what starts a Dagster run."""
+        """A real one, for what starts a Dagster run; given somewhere inside the project."""
         return subprocess.run(
             [sys.executable, "-m", "dpone_dagster.cli", *words, "--format", "json"],
-            cwd=self.folder,
+            cwd=self.manifest.parent,
             env={**{k: v for k, v in os.environ.items() if not k.startswith("DAGSTER_")}, **self.orders.environment},
             text=True,
             capture_output=True,
@@ -166,6 +166,9 @@ def test_an_increment_by_hand(project: Project) -> None:
     assert answer["increment"]["updated"] == 1_000
     assert answer["increment"]["lag_transactions"] > 0
     assert orders.target_rows() == orders.source_rows()
+    assert (project.folder / ".dpone" / "dagster").is_dir()
+    assert Path(answer["log"]).parent == project.folder / ".dpone" / "logs"
+    assert os.listdir(project.manifest.parent) == [project.manifest.name]
 
     holder = orders.connector.target("another increment")
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpone_dagster.campaign.errors import ManifestInvalid
-from dpone_dagster.settings import load_manifest, load_spec, manifest_paths
+from dpone_dagster.settings import load_manifest, load_spec, manifest_paths, project_root
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "orders.yaml"
 
@@ -150,3 +150,14 @@ def test_reading_and_planning_512_buckets_is_quick_and_loads_neither_dagster_nor
         for _ in range(2)
     ]
     assert seconds[1] < 0.3
+
+
+def test_the_project_is_the_nearest_folder_upwards_that_is_one(tmp_path: Path) -> None:
+    inner = tmp_path / "project" / "reports" / "may"
+    inner.mkdir(parents=True)
+    assert project_root(inner) == inner, "nothing upwards is a project"
+    (tmp_path / "project" / "workspace.yaml").write_text("")
+    assert project_root(inner) == tmp_path / "project"
+    (tmp_path / "project" / "reports" / "campaigns").mkdir()
+    assert project_root(inner) == tmp_path / "project" / "reports"
+    assert project_root(tmp_path / "project") == tmp_path / "project"

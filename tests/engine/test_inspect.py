@@ -1,0 +1,67 @@
+"""What status and doctor say, and that the next action is never one that would be refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpone_dagster.campaign.errors import PlanDrift
+from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.prepare import prepare
+from tests.engine.campaign import finish, load
+from tests.orders import Orders
+
+
+def test_an_edited_manifest_is_named_by_status_and_doctor(orders: Orders) -> None:
+    load(orders)
+    assert status(orders.spec, orders.connector).as_dict()["findings"] == []
+    assert doctor(orders.spec, orders.connector).findings == ()
+    orders.backfill["chunk"]["buckets"] = 4
+    with pytest.raises(PlanDrift) as refused:
+        prepare(orders.spec, orders.connector, intent="resume", run_id="run-2")
+    seen, diagnosis = status(orders.spec, orders.connector), doctor(orders.spec, orders.connector)
+    (finding,) = diagnosis.findings
+    assert "PLAN_DRIFT" in finding.problem
+    assert seen.as_dict()["findings"] == [finding.as_dict()]
+    assert seen.recommended_action == diagnosis.next_action == refused.value.advice
+
+
+def test_an_edit_after_the_end_is_named_too(orders: Orders) -> None:
+    load(orders)
+    finish(orders)
+    orders.backfill["allow_empty"] = True
+    assert "PLAN_DRIFT" in str(status(orders.spec, orders.connector).drift)
+
+
+def test_a_run_is_no_next_action_while_something_is_in_its_way(orders: Orders) -> None:
+    assert doctor(orders.spec, orders.connector).next_action == "dpone backfill run MANIFEST --execute"
+    orders.on_target("CREATE VIEW landing.paid AS SELECT * FROM landing.orders WHERE paid")
+    diagnosis = doctor(orders.spec, orders.connector)
+    assert diagnosis.findings
+    assert "run doctor again" in diagnosis.next_action
+    assert "backfill run" not in diagnosis.next_action
+
+
+def test_what_is_nobodys_fault_is_a_note(orders: Orders) -> None:
+    orders.backfill["chunk"] = {
+        "column": "placed_at",
+        "from": "2024-01-01T00:00:00+00:00",
+        "to": "2024-01-01T00:30:01+00:00",
+        "step": "1h",
+        "immutable": True,
+    }
+    before = doctor(orders.spec, orders.connector)
+    assert before.findings == ()
+    assert "200 rows of public.orders have no placed_at within the window" in before.notes[0]
+    assert before.next_action == "dpone backfill run MANIFEST --execute"
+    assert orders.spec.window is not None
+    assert "from 2024-01-01T00:00:00" in orders.spec.window
+    prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    lane = orders.connector.target("lane 0 of run-1")
+    try:
+        assert lane.fence.lock_campaign(orders.spec.run_key, "shared", 0)
+        during = doctor(orders.spec, orders.connector)
+        assert during.findings == ()
+        assert any("lane 0 of run-1" in note for note in during.notes)
+        assert "being worked on" in during.next_action
+    finally:
+        lane.close()
