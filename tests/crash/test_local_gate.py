@@ -25,9 +25,9 @@ from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.ports import Target
 from tests.commands import Read, Run, log_statements, reads
+from tests.crash.conftest import MakeOrders
 from tests.engine.campaign import Seen, lane
-from tests.mssql_orders import make_mssql_orders
-from tests.orders import Orders, make_orders
+from tests.orders import Orders
 
 CHUNKS, LANES, ROWS = 10, 4, 2_000
 FIRST = 0  # where lane 0 begins, so always one of the first four to be claimed
@@ -53,12 +53,16 @@ class Gate:
     source_log: Path
 
     def __post_init__(self) -> None:
-        self._logged = len(reads(self.source_log))
+        self.begin()
         self._runs: list[Run] = []
         self.marks = self.folder / "marks"
         self.marks.mkdir()
         self.hold = self.folder / "hold"
         self.hold.touch()
+
+    def begin(self) -> None:
+        """What the source has logged so far is not this campaign's."""
+        self._logged = len(reads(self.source_log))
 
     def start(self, *command: str, fault: str) -> Run:
         faults = {"DPONE_ALLOW_FAULTS": "1", "DPONE_FAULT": fault, "DPONE_FAULT_MARKS": str(self.marks)}
@@ -67,16 +71,16 @@ class Gate:
 
     def close(self) -> None:
         """End what a failed test has left running."""
-        self.target.close()
         for run in self._runs:
             run.end()
+        self.target.close()
 
     def fired(self, point: str) -> set[int]:
         """Chunks at which a fault of this point has fired."""
         return {int(mark.name.partition(":")[2]) for mark in self.marks.glob(f"{point}:*")}
 
     def copies(self) -> list[Read]:
-        """Every COPY of a chunk that the source server was asked for since the gate began."""
+        """Every COPY of a chunk that the source server was asked for since `begin`."""
         return reads(self.source_log)[self._logged :]
 
     @cached_property
@@ -107,25 +111,20 @@ class Gate:
         return 0
 
 
-@pytest.fixture(params=["postgres", "mssql"])
-def gate(request: pytest.FixtureRequest, postgres: Embedded, tmp_path: Path) -> Iterator[Gate]:
-    new_database = request.getfixturevalue("new_database")
-    if request.param == "postgres":
-        orders = make_orders(new_database("oltp"), new_database("dwh"), rows=ROWS, chunks=CHUNKS, lanes=LANES)
-    else:
-        warehouse = request.getfixturevalue("new_mssql_database")("dwh")
-        orders = make_mssql_orders(new_database("oltp"), warehouse, rows=ROWS, chunks=CHUNKS, lanes=LANES)
+@pytest.fixture
+def gate(make_any_orders: MakeOrders, postgres: Embedded, tmp_path: Path) -> Iterator[Gate]:
+    orders = make_any_orders(rows=ROWS, chunks=CHUNKS, lanes=LANES)
     log_statements(orders)
     with closing(Gate(orders, tmp_path, postgres.log)) as made:
         yield made
 
 
 def unfinished_campaign(gate: Gate, backfill_id: str) -> Generation:
-    """An older generation: three of its chunks are loaded, and then nobody went on with it."""
+    """An older generation: one of its chunks is loaded, and then nobody went on with it."""
     older = replace(gate.orders, manifest=copy.deepcopy(gate.orders.manifest))
     older.backfill["backfill_id"] = backfill_id
     prepare(older.spec, older.connector, intent="run", run_id="older")
-    lane(older, Seen(), run_id="older", selection=ChunkSelection(((0, 3),)))
+    lane(older, Seen(), run_id="older", selection=ChunkSelection(((0, 1),)))
     return gate.generation(older.spec.run_key)
 
 
@@ -173,7 +172,7 @@ def test_a_crash_after_the_first_receipt_and_a_slow_chunk(gate: Gate) -> None:
     older = unfinished_campaign(gate, "orders_0")
     assert older.shadow is not None
     assert older.shadow[2]
-    already = len(gate.copies())
+    gate.begin()
     old = gate.orders.target_rows()
 
     crashed = gate.start("run", "--execute", fault=f"after_chunk_commit:{FIRST}=stop;{held_at_commit(gate, FIRST)}")
@@ -195,7 +194,6 @@ def test_a_crash_after_the_first_receipt_and_a_slow_chunk(gate: Gate) -> None:
     assert resumed.wait() == 0, resumed.printed()
 
     done = assert_published(gate, old)
-    gate._logged += already
     assert_one_replay(gate, done)
     assert_one_connection_set_a_lane(gate, done)
     assert gate.generation(older.record.run_key) == older
