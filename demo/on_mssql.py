@@ -16,7 +16,7 @@ from demo.orders import NEW_SINCE
 from demo.place import ROOT, Place
 from demo.reader import State
 from demo.target import Look
-from dpone_dagster.campaign.errors import ConnectionMissing, ServerUnreachable
+from dpone_dagster.campaign.errors import ConnectionMissing, LoginRefused, ServerUnreachable
 from dpone_dagster.connections import ENVIRONMENT_PREFIX, Connections
 from dpone_dagster.mssql.address import Address
 from dpone_dagster.mssql.quoting import literal, quoted
@@ -60,7 +60,8 @@ class OnMssql:
         Raises:
             ConnectionMissing: There is no server, and no engine to start one.
             ConnectionInvalid: The variable's URL cannot be used.
-            ServerUnreachable: No answer, or the login or the database was refused.
+            ServerUnreachable: No answer.
+            LoginRefused: The login or the database was refused.
             NotTheDemos: Something is in the way.
         """
         self._url = _named_url() if self._named else _started_url()
@@ -97,8 +98,8 @@ class OnMssql:
     def _session(self) -> Iterator[Session]:
         try:
             session = Session(self._url, "demo")
-        except ServerUnreachable as error:
-            raise ServerUnreachable(
+        except (ServerUnreachable, LoginRefused) as error:
+            raise type(error)(
                 error.message,
                 next_step=f"Correct host, port, login, database or encryption in {VARIABLE}; "
                 "the database has to be there already.",
@@ -150,7 +151,7 @@ def _wait_for(url: str) -> Session:
     while True:
         try:
             return Session(url, "demo")
-        except ServerUnreachable as error:
+        except (ServerUnreachable, LoginRefused) as error:  # it also refuses logins while it sets itself up
             if time.monotonic() > deadline:
                 raise ServerUnreachable(
                     f"SQL Server in its container was not ready within {_START_SECONDS} s: {error.message}",
