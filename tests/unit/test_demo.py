@@ -74,6 +74,7 @@ def test_without_server_and_engine_it_says_once_what_to_do_and_touches_nothing(
     assert said.err.startswith("CONNECTION_MISSING: there is no SQL Server for the demo")
     assert said.err.count("next:") == 1
     assert not (checkout / ".dpone").exists()
+    assert not place.data_dir().exists()
 
 
 def test_a_url_that_cannot_be_used_is_refused_without_its_secret(
