@@ -125,9 +125,10 @@ class CampaignSpec(RouteSpec):
             return None
         first, last = self.plan.chunk(0), self.plan.chunk(self.plan.count - 1)
         until = f"{last.upper}{' inclusive' if last.upper_inclusive else ' exclusive'}"
+        others = ", which come with the increments" if self.handoff_id is not None else ""
         return (
-            f"Only rows of {self.source} with {self.chunk.column} from {first.lower} to {until} are loaded; "
-            "`dpone backfill doctor MANIFEST` counts the others."
+            f"Only rows of {self.source} with {self.chunk.column} from {first.lower} to {until} are part of the "
+            f"initial load; `dpone backfill doctor MANIFEST` counts the others{others}."
         )
 
     @property

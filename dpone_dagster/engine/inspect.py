@@ -242,10 +242,11 @@ def _outside(spec: CampaignSpec, connector: Connector) -> Iterator[str]:
     """Rows that no chunk loads, which a window leaves out by its author's word."""
     with source_session(connector, "doctor") as source:
         if outside := source.count_outside(spec.source, spec.chunk.column, spec.plan):
-            yield (
-                f"{outside} rows of {spec.source} have no {spec.chunk.column} within the window: "
-                "no chunk loads them. If they belong to the load, widen the window in a new campaign."
+            later = (
+                "they come with the increments" if spec.handoff_id else "widen the window if they belong to the load"
             )
+            where = f"{outside} rows of {spec.source} have no {spec.chunk.column} within the window"
+            yield f"{where}: no chunk loads them; {later}"
 
 
 def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dpone_dagster.campaign.errors import PlanDrift
+from dpone_dagster.engine.increment import run_increment
 from dpone_dagster.engine.inspect import doctor, status
 from dpone_dagster.engine.prepare import prepare
 from tests.engine.campaign import finish, load
@@ -41,14 +44,23 @@ def test_a_run_is_no_next_action_while_something_is_in_its_way(orders: Orders) -
     assert "backfill run" not in diagnosis.next_action
 
 
+def half_an_hour() -> dict[str, Any]:
+    """Chunks over 1,800 of the 2,000 orders."""
+    window = {"from": "2024-01-01T00:00:00+00:00", "to": "2024-01-01T00:30:01+00:00", "step": "1h"}
+    return {"column": "placed_at", "immutable": True, **window}
+
+
+def test_rows_outside_the_window_come_with_the_first_increment(orders: Orders) -> None:
+    orders.backfill["chunk"] = half_an_hour()
+    load(orders)
+    finish(orders)
+    assert len(orders.target_rows()) == 1_800
+    run_increment(orders.spec, orders.connector, "inc-1")
+    assert orders.target_rows() == orders.source_rows()
+
+
 def test_what_is_nobodys_fault_is_a_note(orders: Orders) -> None:
-    orders.backfill["chunk"] = {
-        "column": "placed_at",
-        "from": "2024-01-01T00:00:00+00:00",
-        "to": "2024-01-01T00:30:01+00:00",
-        "step": "1h",
-        "immutable": True,
-    }
+    orders.backfill["chunk"] = half_an_hour()
     before = doctor(orders.spec, orders.connector)
     assert before.findings == ()
     assert "200 rows of public.orders have no placed_at within the window" in before.notes[0]
