@@ -457,7 +457,7 @@ class Tables(Protocol):
 
         Raises:
             LeaseLost: Lock or epoch is not ours any more.
-            ReceiptMismatch: A receipt is there already; probe it.
+            TransientFailure: Also where a receipt is there already: the next try begins with a probe.
             CatalogDrift: The shadow is not the one of prepare.
             CountMismatch: Extracted and inserted rows differ.
             OutcomeUnknown: COMMIT was sent and not answered.

@@ -74,9 +74,7 @@ def _probe(sessions: LaneSessions, chunk: Chunk, claim: Claim) -> ChunkReceipt |
     record = sessions.record
     expected = (record.plan_hash, record.contract_hash, binding_of(chunk, record))
     if (receipt.plan_hash, receipt.contract_hash, receipt.binding) != expected:
-        reason = f"chunk {chunk.index} has a receipt of another plan"
-        sessions.target.ledger.set_stop(claim.run_key, reason)
-        raise ReceiptMismatch(reason)
+        raise ReceiptMismatch(f"chunk {chunk.index} has a receipt of another plan")
     return receipt
 
 

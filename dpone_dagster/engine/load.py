@@ -158,10 +158,11 @@ def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObse
     started = time.monotonic()
     try:
         done = load_chunk(sessions, chunk, claim)
-    except (LeaseLost, ReceiptMismatch, ConnectionLost, OutcomeUnknown, Interrupted):
+    except (LeaseLost, ConnectionLost, OutcomeUnknown, Interrupted):
         raise
     except DponeError as error:
-        stop = sessions.spec.on_chunk_failure == "stop"
+        # Somebody wrote receipts that are not ours: whatever the policy, no other chunk is safe then.
+        stop = sessions.spec.on_chunk_failure == "stop" or isinstance(error, ReceiptMismatch)
         sessions.fail(error, stop=stop)
         observer.failed(chunk, error)
         result.failed += 1

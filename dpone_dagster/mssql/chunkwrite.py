@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
 
-from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, DponeError, LeaseLost, ReceiptMismatch
+from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, DponeError, LeaseLost, TransientFailure
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import campaign_lock, chunk_lock
 from dpone_dagster.campaign.receipts import ChunkReceipt
@@ -115,9 +115,7 @@ class ChunkWriter:
             )
         except ServerError as error:
             if error.number in UNIQUE_VIOLATION:
-                raise ReceiptMismatch(
-                    f"chunk {claim.chunk_index} has a receipt already", next_step="Probe the receipt again."
-                ) from error
+                raise TransientFailure(f"chunk {claim.chunk_index} has a receipt already") from error
             raise
         words = (
             f"epoch {claim.epoch} is not the running one",

@@ -9,7 +9,7 @@ from psycopg import errors as pg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, LeaseLost, ReceiptMismatch
+from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, LeaseLost, TransientFailure
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import campaign_lock, chunk_lock
 from dpone_dagster.campaign.receipts import ChunkReceipt
@@ -81,9 +81,7 @@ class _Writer:
         try:
             row = self._session.connection.execute(self._queries["insert_receipt"], values).fetchone()
         except pg.UniqueViolation as error:
-            raise ReceiptMismatch(
-                f"chunk {claim.chunk_index} has a receipt already", next_step="Probe the receipt again."
-            ) from error
+            raise TransientFailure(f"chunk {claim.chunk_index} has a receipt already") from error
         words = (
             f"epoch {claim.epoch} is not the running one",
             "its lock is not held by this session",

@@ -17,12 +17,14 @@ from dpone_dagster.campaign.errors import (
     ValidationBlocked,
 )
 from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.increment import increment_gate, run_increment
 from dpone_dagster.engine.inspect import doctor, status
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import validate
+from dpone_dagster.postgres.ledger import PostgresLedger
 from tests.engine.campaign import Seen, finish, lane, load
 from tests.orders import Orders
 
@@ -79,9 +81,26 @@ def test_a_receipt_of_another_plan_is_no_replay_and_stops_the_campaign(orders: O
     load(orders)
     orders.on_target("UPDATE system.__dpone__backfill_chunks SET state = 'pending' WHERE chunk_index = 3")
     orders.on_target("UPDATE system.__dpone__chunk_receipts SET binding = 'other' WHERE chunk_index = 3")
-    with pytest.raises(Exception, match="RECEIPT_MISMATCH"):
-        lane(orders, Seen(), run_id="run-2")
-    assert "another plan" in str(status(orders.spec, orders.connector).as_dict()["stop_reason"])
+    orders.backfill["on_chunk_failure"] = "continue"
+    seen = Seen()
+    assert lane(orders, seen, run_id="run-2").failed == 1
+    assert seen.errors[3].code == "RECEIPT_MISMATCH"
+    shown = status(orders.spec, orders.connector)
+    assert [(c.index, c.state, c.error_code) for c in shown.failed] == [(3, "failed", "RECEIPT_MISMATCH")]
+    assert "RECEIPT_MISMATCH" in str(shown.as_dict()["stop_reason"])
+
+
+def test_a_receipt_that_a_probe_did_not_see_is_probed_again(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(orders)
+    orders.on_target("UPDATE system.__dpone__backfill_chunks SET state = 'pending' WHERE chunk_index = 3")
+    probe, blind = PostgresLedger.receipt, [True]
+
+    def receipt(self: PostgresLedger, run_key: str, chunk_index: int) -> ChunkReceipt | None:
+        return None if blind and blind.pop() else probe(self, run_key, chunk_index)
+
+    monkeypatch.setattr(PostgresLedger, "receipt", receipt)
+    result = lane(orders, Seen(), run_id="run-2")
+    assert (result.committed, result.failed) == (1, 0)
 
 
 def test_a_bad_chunk_fails_alone_and_resume_finishes(orders: Orders) -> None:

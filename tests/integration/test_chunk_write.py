@@ -14,7 +14,7 @@ from dpone_dagster.campaign.errors import (
     CountMismatch,
     DponeError,
     LeaseLost,
-    ReceiptMismatch,
+    TransientFailure,
     ValueNotRepresentable,
 )
 from dpone_dagster.campaign.ledger import Claim, Worker
@@ -205,9 +205,8 @@ def test_a_second_receipt_is_refused_before_any_row(target: PostgresTarget, hand
     lock(target)
     target.tables.write_chunk(CLAIM, write_of(handle), Rows(batches(target, 2), 2))
     read = Rows(batches(target, 2), 2)
-    with pytest.raises(ReceiptMismatch) as caught:
+    with pytest.raises(TransientFailure, match="has a receipt already"):
         target.tables.write_chunk(CLAIM, write_of(handle), read)
-    assert "probe" in caught.value.advice.lower()
     assert read.bytes == 0
     assert kept(target) == (2, 1)
 

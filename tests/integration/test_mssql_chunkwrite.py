@@ -15,7 +15,7 @@ from dpone_dagster.campaign.errors import (
     CountMismatch,
     Interrupted,
     LeaseLost,
-    ReceiptMismatch,
+    TransientFailure,
     ValueNotRepresentable,
 )
 from dpone_dagster.mssql import stagefill
@@ -136,9 +136,8 @@ def test_a_loser_is_told_so_even_if_its_successor_has_finished(target: MssqlTarg
 def test_a_second_receipt_is_refused(target: MssqlTarget, handle: ShadowHandle) -> None:
     lock(target)
     target.tables.write_chunk(CLAIM, write_of(handle), Rows([2]))
-    with pytest.raises(ReceiptMismatch) as caught:
+    with pytest.raises(TransientFailure, match="has a receipt already"):
         target.tables.write_chunk(CLAIM, write_of(handle), Rows([2]))
-    assert "probe" in caught.value.advice.lower()
     assert kept(target) == (2, 1, 0)
 
 
