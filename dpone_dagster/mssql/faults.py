@@ -94,8 +94,10 @@ def is_lost(error: pyodbc.Error) -> bool:
 
 def takes_no_connection_now(error: pyodbc.Error) -> bool:
     """Whether a failed login may succeed a moment later; if not, it was refused."""
-    no_answer = state_of(error) == _TIMED_OUT or (is_lost(error) and "SSL Provider" not in _text(error))
-    return no_answer or not (TRANSIENT | NOT_NOW).isdisjoint(numbers_of(error))
+    text = _text(error)
+    if "[SQL Server]" in text:  # it has spoken, so its number tells
+        return not (TRANSIENT | LOST | NOT_NOW).isdisjoint(numbers_of(error))
+    return "SSL Provider" not in text and (state_of(error) == _TIMED_OUT or state_of(error).startswith(_LOST_STATES))
 
 
 def translate(error: pyodbc.Error) -> DponeError:

@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row
 
-from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.errors import Finding, TransientFailure
 from dpone_dagster.campaign.identity import canonical_json, sha256_of
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.ports import TargetTable
@@ -197,15 +197,49 @@ def read_catalog(session: Session, table: TableRef) -> Catalog | None:
     with _one_look(session), _qualified_names(session):
         relation = _relation(session, table)
         if relation is not None and relation.kind in "rp":
-            session.connection.execute(
-                sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE /* dpone:lock_catalog */").format(identifier(table))
-            )
+            blockers = lock_within(session, table, "ACCESS SHARE", _LOCK_WAIT_SECONDS)
+            if blockers:
+                raise TransientFailure(f"{table} was not free within {_LOCK_WAIT_SECONDS} s: {'; '.join(blockers)}")
             relation = _relation(session, table)
         if relation is None:
             return None
         columns = _rows(session, ColumnFacts, load("catalog.sql")["columns"], oid=relation.oid)
         indexes = _rows(session, IndexFacts, load("catalog.sql")["indexes"], oid=relation.oid)
         return Catalog(table, relation, tuple(columns), tuple(indexes))
+
+
+def lock_within(session: Session, table: TableRef, mode: LiteralString, wait_seconds: float) -> list[str]:
+    """Lock a table until the transaction in hand ends; the transaction goes on where that is not possible.
+
+    Args:
+        session: In a transaction.
+        table: It exists.
+        mode: Such as `ACCESS SHARE`.
+        wait_seconds: How long to queue for it.
+
+    Returns:
+        Empty if it is locked; else the sessions that hold it or queue for it.
+    """
+    connection = session.connection
+    # The failed statement must not end the transaction, or nobody could be named.
+    connection.execute("SAVEPOINT dpone_lock")
+    before = set_local(session, "lock_timeout", f"{max(1, round(wait_seconds * 1000))}ms")
+    statement = sql.SQL("LOCK TABLE {} IN {} MODE /* dpone:lock_table */").format(identifier(table), sql.SQL(mode))
+    try:
+        connection.execute(statement)
+    except pg.LockNotAvailable:
+        connection.execute("ROLLBACK TO SAVEPOINT dpone_lock")
+        return _blockers(session, table) or ["a session that has just let go"]
+    set_local(session, "lock_timeout", before)
+    connection.execute("RELEASE SAVEPOINT dpone_lock")
+    return []
+
+
+def _blockers(session: Session, table: TableRef) -> list[str]:
+    oid = session.connection.execute("SELECT %s::regclass::oid", [identifier(table).as_string(session.connection)])
+    row = oid.fetchone()
+    rows = session.connection.execute(load("swap.sql")["blockers"], {"oid": row[0] if row else None}).fetchall()
+    return list(dict.fromkeys(str(row[0]) for row in rows))
 
 
 def loadable_digest(session: Session, table: TableRef, *, lock: bool = False) -> tuple[int, str] | None:

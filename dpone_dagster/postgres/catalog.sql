@@ -26,7 +26,11 @@ SELECT /* dpone:columns */
     CASE WHEN a.attcollation <> t.typcollation THEN format('%%I.%%I', cn.nspname, co.collname) END AS collation,
     a.attnotnull AS not_null, nn.conname AS not_null_name, pg_get_expr(d.adbin, d.adrelid) AS default,
     a.attstorage AS storage, coalesce(to_jsonb(a) ->> 'attcompression', '') AS compression,
-    nullif(a.attstattarget, -1) AS statistics, a.attoptions AS options,
+    nullif(a.attstattarget, -1) AS statistics, (
+        -- Some packages of PostgreSQL keep options of their own here.
+        SELECT array_agg(o ORDER BY o) FROM unnest(a.attoptions) AS o
+        WHERE split_part(o, '=', 1) IN ('n_distinct', 'n_distinct_inherited')
+    ) AS options,
     col_description(a.attrelid, a.attnum) AS comment, obj_description(nn.oid, 'pg_constraint') AS not_null_comment
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid

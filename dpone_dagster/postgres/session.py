@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import psycopg
 from psycopg import errors as pg
 from psycopg import pq
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dpone_dagster.campaign.errors import (
+    ConnectionInvalid,
     ConnectionLost,
     DponeError,
     LoginRefused,
     OutcomeUnknown,
+    Refused,
     ServerUnreachable,
     TransientFailure,
 )
@@ -29,12 +31,30 @@ _KEEPALIVE: dict[str, str | int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-_OPTIONS = (
-    "-c client_connection_check_interval=2000 -c idle_in_transaction_session_timeout=0 "
-    "-c statement_timeout=0 -c lock_timeout=0 -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=postgres "
-    "-c extra_float_digits=1 -c bytea_output=hex -c client_encoding=UTF8"
-)
-_OPTIONS_13 = _OPTIONS.replace("-c client_connection_check_interval=2000 ", "")
+# What a role or a database may have set otherwise and that would change what is read or written, or cut it short. The
+# search path stays theirs: an extension's operators are found by it, and every table is named with its schema.
+_SETTINGS: Mapping[str, str] = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "client_encoding": "UTF8",
+    "standard_conforming_strings": "on",
+    "quote_all_identifiers": "off",
+    "row_security": "off",  # an error where a policy would hide rows
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+# Server version from which a setting is known.
+_LATER_SETTINGS: Mapping[str, tuple[int, str]] = {
+    "client_connection_check_interval": (140000, "2000"),
+    "idle_session_timeout": (140000, "0"),
+    "transaction_timeout": (170000, "0"),
+}
 
 # Only what the server itself says may succeed when tried again (PostgreSQL docs, appendix A).
 _TRANSIENT = (
@@ -53,6 +73,8 @@ _NOT_NOW = re.compile(
     r"|failed to resolve host|Is the server running|server closed the connection unexpectedly"
     r"|Connection (refused|reset|timed out)|timeout|No route to host|Network is unreachable"
 )
+_UNKNOWN_PARAMETER = re.compile(r'invalid URI query parameter: "(\w+)"')
+_BAD_PARAMETER = re.compile(r"connection is bad: invalid \w+ (value|number)")
 _LOST = (pg.AdminShutdown, pg.CrashShutdown, pg.IdleSessionTimeout)
 
 
@@ -64,6 +86,7 @@ class Session:
         purpose: Goes into the application name, for people who look at pg_stat_activity.
 
     Raises:
+        ConnectionInvalid: The URL is not one of PostgreSQL, or has a parameter that libpq does not know.
         ServerUnreachable: No answer, or no connection is taken now.
         LoginRefused: The login was refused.
     """
@@ -177,26 +200,42 @@ def settings_of(url: str, purpose: str, server_version: int) -> str:
         purpose: Goes into the application name.
         server_version: As `Session.server_version` tells it.
     """
-    return _conninfo(url, purpose, _OPTIONS if server_version >= 140000 else _OPTIONS_13)
+    later = {name: value for name, (since, value) in _LATER_SETTINGS.items() if server_version >= since}
+    return _conninfo(url, purpose, {**_SETTINGS, **later})
 
 
-def _conninfo(url: str, purpose: str, options: str) -> str:
-    return make_conninfo(url, options=options, application_name=f"dpone {purpose}"[:63], **_KEEPALIVE)
+def _conninfo(url: str, purpose: str, settings: Mapping[str, str]) -> str:
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        unknown = _UNKNOWN_PARAMETER.search(str(error))
+        if unknown:
+            raise ConnectionInvalid(f"the URL's parameter `{unknown[1]}` is unknown to libpq") from None
+        raise ConnectionInvalid("the connection URL is not a valid PostgreSQL URL") from None
+    # Of two settings of one name in `options` the later one counts.
+    ours = [f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items()]
+    options = " ".join([str(given.pop("options", "")), *ours]).strip()
+    parts: dict[str, Any] = {**_KEEPALIVE, **given, "options": options, "application_name": f"dpone {purpose}"[:63]}
+    return make_conninfo("", **parts)
 
 
 def _connect(url: str, purpose: str) -> psycopg.Connection[Any]:
+    conninfo = _conninfo(url, purpose, _SETTINGS)
     try:
-        try:
-            return psycopg.connect(_conninfo(url, purpose, _OPTIONS), autocommit=True)
-        except psycopg.OperationalError as error:
-            if "client_connection_check_interval" not in str(error):
-                raise
-            return psycopg.connect(_conninfo(url, purpose, _OPTIONS_13), autocommit=True)  # PostgreSQL 13
+        connection = psycopg.connect(conninfo, autocommit=True)
+        for name, (since, value) in _LATER_SETTINGS.items():
+            if connection.info.server_version >= since:
+                connection.execute("SELECT /* dpone:setting */ set_config(%s, %s, false)", [name, value])
     except psycopg.OperationalError as error:
-        kind = ServerUnreachable if _NOT_NOW.search(str(error)) else LoginRefused
-        raise kind(_first_line(error)) from None
-    except psycopg.ProgrammingError:
-        raise ServerUnreachable("the connection URL is not a valid PostgreSQL URL") from None
+        raise _failure(error) from None
+    return connection
+
+
+def _failure(error: psycopg.OperationalError) -> Refused:
+    said = _first_line(error)
+    if _NOT_NOW.search(str(error)):
+        return ServerUnreachable(said)
+    return ConnectionInvalid(said) if _BAD_PARAMETER.search(said) else LoginRefused(said)
 
 
 def _first_line(error: psycopg.Error) -> str:

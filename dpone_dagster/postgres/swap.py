@@ -12,8 +12,13 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import TargetTable
 from dpone_dagster.postgres import ddl
-from dpone_dagster.postgres.catalog import Catalog, differences, identifier, joined, read_catalog, set_local
-from dpone_dagster.postgres.queries import load
+from dpone_dagster.postgres.catalog import (
+    Catalog,
+    differences,
+    joined,
+    lock_within,
+    read_catalog,
+)
 from dpone_dagster.postgres.session import Session
 
 
@@ -24,30 +29,13 @@ def lock_table(session: Session, table: TableRef, wait_seconds: float) -> None:
         PublicationBlocked: Not within the wait; names the sessions that hold it or queue for it.
         CatalogDrift: The table is gone.
     """
-    connection = session.connection
     with joined(session):
-        # The failed statement must not end the transaction, or nobody could be named.
-        connection.execute("SAVEPOINT dpone_lock")
-        before = set_local(session, "lock_timeout", f"{max(1, round(wait_seconds * 1000))}ms")
         try:
-            connection.execute(
-                sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE /* dpone:lock_table */").format(identifier(table))
-            )
-        except pg.LockNotAvailable:
-            connection.execute("ROLLBACK TO SAVEPOINT dpone_lock")
-            named = "; ".join(_blockers(session, table)) or "a session that has just let go"
-            raise PublicationBlocked(f"{table} was not free within {wait_seconds:g} s: {named}") from None
+            blockers = lock_within(session, table, "ACCESS EXCLUSIVE", wait_seconds)
         except pg.UndefinedTable:
             raise CatalogDrift(f"{table} is gone") from None
-        set_local(session, "lock_timeout", before)
-        connection.execute("RELEASE SAVEPOINT dpone_lock")
-
-
-def _blockers(session: Session, table: TableRef) -> list[str]:
-    oid = session.connection.execute("SELECT %s::regclass::oid", [identifier(table).as_string(session.connection)])
-    row = oid.fetchone()
-    rows = session.connection.execute(load("swap.sql")["blockers"], {"oid": row[0] if row else None}).fetchall()
-    return list(dict.fromkeys(str(row[0]) for row in rows))
+    if blockers:
+        raise PublicationBlocked(f"{table} was not free within {wait_seconds:g} s: {'; '.join(blockers)}")
 
 
 def swap(session: Session, live: TargetTable, shadow: TargetTable, backup: TableRef) -> None:

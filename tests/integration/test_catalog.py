@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from dpone_dagster.campaign.errors import TransientFailure
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.ports import TargetTable
 from dpone_dagster.postgres.session import Session
@@ -282,3 +283,31 @@ def test_an_index_of_many_names_is_read_back(session: Session) -> None:
     table = described(session, TableRef("select", '日本 q"q'))
     assert table.findings == ()
     assert table.unique_keys == (("a]b",),)
+
+
+def test_a_table_that_somebody_alters_is_not_waited_for_without_end(
+    session: Session, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpone_dagster.postgres.catalog._LOCK_WAIT_SECONDS", 0.1)
+    run(session, "CREATE TABLE landing.orders (id int PRIMARY KEY)", "SET lock_timeout = '77s'")
+    with psycopg.connect(database, application_name="migration") as other:
+        other.execute("LOCK TABLE landing.orders IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(TransientFailure, match="migration"), session.transaction():
+            described(session)
+    with session.transaction():
+        described(session)
+        assert session.connection.execute("SHOW lock_timeout").fetchone() == ("77s",)
+
+
+def test_only_documented_options_of_a_column_count(session: Session) -> None:
+    run(session, "CREATE TABLE landing.orders (id int PRIMARY KEY, n int)")
+    before = described(session).sha256
+    # As Debian's PostgreSQL 15 does by itself.
+    of_others = "UPDATE pg_attribute SET attoptions = {} WHERE attrelid = 'landing.orders'::regclass AND attnum > 0"
+    run(session, of_others.format("'{pg_attver=1}'"))
+    assert described(session).sha256 == before
+    shadow = PostgresTables(session, "system").create_shadow
+    with session.transaction():
+        shadow(described(session), LIVE.sibling("orders_shadow"), "a" * 64)
+    run(session, of_others.format("'{n_distinct=5}'"))
+    assert described(session).sha256 != before
