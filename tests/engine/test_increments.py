@@ -33,7 +33,7 @@ def either(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
     """200 orders in 4 chunks, for one target and then the other."""
     if request.param == "postgres":
         return make_orders(new_database("oltp"), new_database("dwh"), rows=200, chunks=4)
-    warehouse = request.getfixturevalue("new_mssql_database")("dwh")
+    warehouse = request.getfixturevalue("mssql_warehouse")
     return make_mssql_orders(new_database("oltp"), warehouse, rows=200, chunks=4)
 
 

@@ -25,7 +25,7 @@ def orders(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
     if request.param == "postgres":
         made = make_orders(source, new_database("dwh"), rows=200, chunks=4)
     else:
-        made = make_mssql_orders(source, request.getfixturevalue("new_mssql_database")("dwh"), rows=200, chunks=4)
+        made = make_mssql_orders(source, request.getfixturevalue("mssql_warehouse"), rows=200, chunks=4)
     prepare(made.spec, made.connector, intent="run", run_id="run-1")
     return made
 

@@ -41,7 +41,7 @@ def test_a_campaign_and_its_increments_cross_the_wrap(
         if kind == "postgres":
             orders = make_orders(source, new_database("dwh"), rows=200, chunks=4)
         else:
-            orders = make_mssql_orders(source, request.getfixturevalue("new_mssql_database")("dwh"), rows=200, chunks=4)
+            orders = make_mssql_orders(source, request.getfixturevalue("mssql_warehouse"), rows=200, chunks=4)
         load(orders)
         finish(orders)
         orders.on_source("UPDATE public.orders SET note = 'before the wrap' WHERE paid")

@@ -73,15 +73,26 @@ class MssqlTargets:
 
     def wait_for_end(self, target: MssqlTarget) -> None:
         """Return when the session is no more on the server."""
-        query = "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE session_id = ?"
+        query = "SELECT session_id FROM sys.dm_exec_sessions WHERE session_id = ?"
+        self._wait_until_none(query, target.session.session_id)
+
+    def _wait_until_none(self, query: str, *values: object) -> None:
         latest = time.monotonic() + _SECONDS_TO_END
-        while self.harness.value(query, target.session.session_id):
+        while left := self.harness.rows(query, *values):
             if time.monotonic() > latest:
-                raise TimeoutError(f"session {target.session.session_id} has not ended")
+                raise TimeoutError(f"sessions that have not ended: {left}")
             time.sleep(0.01)
 
     def empty(self) -> None:
-        """Drop all schemas that are not the server's own, with their tables."""
+        """Drop all schemas that are not the server's own, with their tables, once nobody else is there any more."""
+        kept = itertools.chain(*self._idle.values(), *self._lent.values())
+        own = [self.harness.session_id, *(target.session.session_id for target in kept)]
+        self._wait_until_none(
+            "SELECT session_id, program_name FROM sys.dm_exec_sessions WHERE database_id = DB_ID() AND session_id > 0 "
+            # Bulk connections stay with their sessions, and hold nothing.
+            f"AND program_name NOT LIKE N'% bulk' AND session_id NOT IN ({', '.join('?' * len(own))})",
+            *own,
+        )
         tables = self.harness.rows(
             "SELECT s.name, t.name FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id"
         )
