@@ -8,6 +8,7 @@ once, by explicit error number, and an unknown one is permanent (`DponeError`).
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -263,6 +264,19 @@ class ChunkWrite:
     contract: ColumnContract
     plan_hash: str
     binding: str
+
+    def new_receipt(self, claim: Claim) -> ChunkReceipt:
+        """The receipt that a try inserts first; what it moved is filled in at the end."""
+        return ChunkReceipt(
+            run_key=claim.run_key,
+            chunk_index=claim.chunk_index,
+            receipt_id=uuid.uuid4().hex,
+            plan_hash=self.plan_hash,
+            contract_hash=self.contract.sha256,
+            binding=self.binding,
+            epoch=claim.epoch,
+            rows=0,
+        )
 
 
 @dataclass(frozen=True)

@@ -36,19 +36,23 @@ def postgres() -> Iterator[Embedded]:
         server.stop()
 
 
-@pytest.fixture
-def new_database(postgres: Embedded) -> Iterator[Callable[[str], str]]:
-    """Make fresh databases: `new_database("oltp")` returns a URL; all are dropped at the end of the test."""
+def _databases(server: Embedded | mssql_server.MssqlServer) -> Iterator[Callable[[str], str]]:
     made: list[str] = []
 
     def make(label: str) -> str:
         name = f"{label}_{next(_numbers)}"
         made.append(name)
-        return postgres.recreate(name)
+        return server.recreate(name)
 
     yield make
     for name in made:
-        postgres.drop(name)
+        server.drop(name)
+
+
+@pytest.fixture
+def new_database(postgres: Embedded) -> Iterator[Callable[[str], str]]:
+    """Make fresh databases: `new_database("oltp")` returns a URL; all are dropped at the end of the test."""
+    yield from _databases(postgres)
 
 
 @pytest.fixture
@@ -68,16 +72,7 @@ def mssql() -> Iterator[mssql_server.MssqlServer]:
 @pytest.fixture
 def new_mssql_database(mssql: mssql_server.MssqlServer) -> Iterator[Callable[[str], str]]:
     """As `new_database`, on SQL Server."""
-    made: list[str] = []
-
-    def make(label: str) -> str:
-        name = f"{label}_{next(_numbers)}"
-        made.append(name)
-        return mssql.recreate(name)
-
-    yield make
-    for name in made:
-        mssql.drop(name)
+    yield from _databases(mssql)
 
 
 @pytest.fixture(scope="session")

@@ -195,6 +195,18 @@ class ShadowForeign(Refused):
     code = "SHADOW_FOREIGN"
     next_step = "Finish or drop the older campaign's shadow, or set `publication.artifact_scope: campaign`."
 
+    @classmethod
+    def taken(cls, table: object, owner: str, role: str = "shadow") -> ShadowForeign:
+        """The refusal of one name.
+
+        Args:
+            table: The name.
+            owner: Run key of the campaign that owns the table; empty for no campaign.
+            role: What the name is for.
+        """
+        named = f"campaign {owner[:12]}" if owner else "no campaign"
+        return cls(f"the {role}'s name {table} is taken by a table of {named}")
+
 
 class DeleteMarkUnsuitable(Refused):
     """The column that should mark deleted rows is not there, or cannot say which rows are deleted."""

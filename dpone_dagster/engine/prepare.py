@@ -205,8 +205,7 @@ def _prove_names_free(spec: CampaignSpec, target: Target) -> None:
         owner = target.tables.shadow_owner(table)
         # Our own, where another run of this campaign has been faster.
         if owner is not None and owner != spec.run_key:
-            named = f"campaign {owner[:12]}" if owner else "no campaign"
-            raise ShadowForeign(f"the {role}'s name {table} is taken by a table of {named}")
+            raise ShadowForeign.taken(table, owner, role)
 
 
 def _prove_head(spec: CampaignSpec, source: Source, target: Target) -> PublicationReceipt | None:

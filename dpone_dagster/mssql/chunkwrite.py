@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
@@ -73,16 +72,7 @@ class ChunkWriter:
                 drop_stage(self._session, stage.table)
 
     def _commit(self, claim: Claim, write: ChunkWrite, stream: RowStream, stage: Stage | None) -> ChunkReceipt:
-        receipt = ChunkReceipt(
-            run_key=claim.run_key,
-            chunk_index=claim.chunk_index,
-            receipt_id=uuid.uuid4().hex,
-            plan_hash=write.plan_hash,
-            contract_hash=write.contract.sha256,
-            binding=write.binding,
-            epoch=claim.epoch,
-            rows=0,
-        )
+        receipt = write.new_receipt(claim)
         with self._session.transaction():
             self._insert_receipt(claim, receipt)
             rows = self._insert_rows(claim, write, stage) if stage else 0

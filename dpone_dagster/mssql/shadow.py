@@ -40,8 +40,7 @@ def create_shadow(
     if owner is None:
         _create(session, model, shadow, run_key)
     elif owner != run_key:
-        named = f"campaign {owner[:12]}" if owner else "no campaign"
-        raise ShadowForeign(f"the shadow's name {shadow} is taken by a table of {named}")
+        raise ShadowForeign.taken(shadow, owner)
     made = present(reader, shadow)
     prove_alike(model.loadable(), made.loadable(), shadow, live.table)
     digest = reader.loadable_digest(shadow)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 
 from psycopg import errors as pg
@@ -28,16 +27,7 @@ def write_chunk(
 
     An exception while the stream is read, of whatever kind, ends the COPY with an error and rolls everything back.
     """
-    receipt = ChunkReceipt(
-        run_key=claim.run_key,
-        chunk_index=claim.chunk_index,
-        receipt_id=uuid.uuid4().hex,
-        plan_hash=write.plan_hash,
-        contract_hash=write.contract.sha256,
-        binding=write.binding,
-        epoch=claim.epoch,
-        rows=0,
-    )
+    receipt = write.new_receipt(claim)
     writer = _Writer(session, state_schema, claim, write)
     with session.transaction():
         writer.insert_receipt(receipt)

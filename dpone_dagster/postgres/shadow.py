@@ -42,8 +42,7 @@ def create_shadow(session: Session, live: TargetTable, shadow: TableRef, run_key
         if owner is None:
             _create(session, source, shadow, run_key)
         elif owner != run_key:
-            named = f"campaign {owner[:12]}" if owner else "no campaign"
-            raise ShadowForeign(f"the shadow's name {shadow} is taken by a table of {named}")
+            raise ShadowForeign.taken(shadow, owner)
         _prove_loadable(session, source, shadow)
         handle = loadable_digest(session, shadow)
     if handle is None:
