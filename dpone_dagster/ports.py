@@ -21,7 +21,7 @@ from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Claim, Ho
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Chunk, Plan
 from dpone_dagster.campaign.progress import Progress
-from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt, ReceiptTotals
+from dpone_dagster.campaign.receipts import ChunkReceipt, Kind, PublicationReceipt, ReceiptTotals
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.typetable import TypeTable
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor, SourceIdentity
@@ -234,6 +234,8 @@ class TargetTable:
         findings: What a swap would lose and that cannot be reproduced; all at once.
         unique_keys: Column sets that a not-deferrable unique index without predicate enforces.
         rows_exist: Whether there is at least one row.
+        generation: The generation's UUID that the table itself bears; None if it bears none, or the server has no
+            place for it.
     """
 
     table: TableRef
@@ -244,6 +246,7 @@ class TargetTable:
     findings: tuple[Finding, ...]
     unique_keys: tuple[tuple[str, ...], ...]
     rows_exist: bool
+    generation: str | None = None
 
 
 @dataclass(frozen=True)
@@ -285,6 +288,19 @@ class KeyQuality:
 
     null_keys: int
     duplicate_keys: int
+
+
+@dataclass(frozen=True)
+class IndexViolation:
+    """A unique index of the live table that the shadow's rows do not allow.
+
+    Attributes:
+        index: Its name on the live table.
+        surplus_rows: Rows that are one too many of their key, as the index compares.
+    """
+
+    index: str
+    surplus_rows: int
 
 
 class Fence(Protocol):
@@ -346,6 +362,7 @@ class Ledger(Protocol):
         """Whether the state tables are there, at a version this program can use.
 
         Raises:
+            StateVersionOlder: An older program made them.
             StateVersionNewer: A newer program made them.
         """
         ...
@@ -359,7 +376,7 @@ class Ledger(Protocol):
         ...
 
     def unfinished(self, target: TableRef) -> list[str]:
-        """Run keys of the target's campaigns that are neither published nor cancelled, by run key."""
+        """Run keys of the target's campaigns that are neither published, rolled back nor cancelled, by run key."""
         ...
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:
@@ -445,7 +462,14 @@ class Ledger(Protocol):
 
 
 class Tables(Protocol):
-    """The target's user tables: catalog, shadow, rows, swap."""
+    """The target's user tables: catalog, shadow, rows, swap.
+
+    Attributes:
+        marks_generations: Whether every table that was published bears its generation's UUID (SQL Server, whose object
+            ids are used again). Where it does not, the object id tells generations apart.
+    """
+
+    marks_generations: bool
 
     def describe(self, table: TableRef) -> TargetTable | None:
         """Read the exact catalog in one go; None if the table is not there."""
@@ -486,8 +510,22 @@ class Tables(Protocol):
         """NULL and duplicate keys."""
         ...
 
-    def build_indexes(self, shadow: TableRef, live: TargetTable) -> None:
-        """Build every index and key of the live table that the shadow lacks; idempotent."""
+    def build_indexes(self, shadow: TableRef, live: TargetTable) -> list[IndexViolation]:
+        """Build every index and key of the live table that the shadow lacks; idempotent.
+
+        Returns:
+            The unique indexes that could not be built for the rows' sake; the others are there.
+
+        Raises:
+            CatalogDrift: All are built, and the shadow is not like the live table.
+        """
+        ...
+
+    def drop_dead_stages(self, shadow: TableRef, run_key: str, chunk_index: int | None = None) -> None:
+        """Drop what dead tries of a chunk left, its lock held; or of all chunks, the campaign held.
+
+        A stage that somebody still uses is left after at most a second; nothing here fails for it.
+        """
         ...
 
     def seal(self, shadow: TableRef) -> int | None:
@@ -506,14 +544,23 @@ class Tables(Protocol):
         """
         ...
 
-    def swap(self, live: TargetTable, shadow: TargetTable, backup: TableRef) -> None:
-        """Inside a transaction, both locked: live → backup, shadow → live.
+    def swap(self, live: TargetTable, shadow: TargetTable, backup: TableRef, generation: str) -> None:
+        """Inside a transaction, both locked: live → backup, shadow → live, which bears `generation` from then on.
 
-        Index and constraint names, owner, grants and comments are carried, so that every name on the live table is
-        what it was; the new live is then read back and proven equal to the old one's contract.
+        A retained backup is swapped back by the same call. Index and constraint names, owner, grants and comments are
+        carried, so that every name on the live table is what it was; the new live is then read back and proven equal
+        to the old one's contract.
 
         Raises:
             CatalogDrift: It is not equal.
+        """
+        ...
+
+    def drop(self, table: TableRef) -> None:
+        """Inside a transaction, the table locked: drop it.
+
+        Raises:
+            BackupRefused: Something depends on it.
         """
         ...
 
@@ -529,8 +576,12 @@ class Publications(Protocol):
         """The latest receipt of the target."""
         ...
 
-    def of_campaign(self, run_key: str) -> PublicationReceipt | None:
-        """The publication of a campaign, if it was made."""
+    def of_campaign(self, run_key: str, kind: Kind = "publish") -> PublicationReceipt | None:
+        """The publication of a campaign, or its rollback, if it was made; there is at most one of each."""
+        ...
+
+    def receipt(self, receipt_id: str) -> PublicationReceipt | None:
+        """The receipt of this id."""
         ...
 
     def record(self, receipt: PublicationReceipt) -> None:
@@ -539,6 +590,10 @@ class Publications(Protocol):
 
     def close_head(self, receipt_id: str) -> bool:
         """CAS head pending → closed; False if it was not the pending head."""
+        ...
+
+    def record_drop(self, receipt_id: str, approved_by: str) -> bool:
+        """CAS: the backup that this receipt names is dropped; False if that was recorded before."""
         ...
 
     def checkpoint(self, target: TableRef, generation: str) -> Checkpoint | None:
@@ -551,6 +606,10 @@ class Publications(Protocol):
 
     def seed_checkpoint(self, checkpoint: Checkpoint, source: str) -> bool:
         """Insert the first checkpoint of a generation; True also if the very same one is there already."""
+        ...
+
+    def reopen_checkpoint(self, target: TableRef, generation: str) -> bool:
+        """Its generation is live again: the next increment reconciles keys. False if there is no checkpoint."""
         ...
 
     def advance_checkpoint(self, checkpoint: Checkpoint, to: Anchor, *, reconciled: bool) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 import psycopg
 
+from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.ports import Connector
 from tests.orders import COLUMNS, ROWS, Orders, make_manifest
@@ -70,6 +72,9 @@ class MssqlOrders(Orders):
             f"FROM {table}"
         )
         return sorted((i, a, placed_at.replace(tzinfo=UTC), n, p, d) for i, a, placed_at, n, p, d in rows)
+
+    def rows_of(self, table: TableRef) -> list[tuple[Any, ...]]:
+        return self.target_rows(quoted_table(table))
 
     def index_names(self) -> list[str]:
         rows = self.on_target(

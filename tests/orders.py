@@ -12,6 +12,7 @@ import yaml
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.manifest import parse_manifest
+from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.connections import Connections
 from dpone_dagster.ports import Connector
@@ -78,6 +79,20 @@ class Orders:
 
     def target_rows(self, table: str = "landing.orders") -> list[tuple[Any, ...]]:
         return self.on_target(f"SELECT * FROM {table} ORDER BY id")
+
+    def rows_of(self, table: TableRef) -> list[tuple[Any, ...]]:
+        """Rows of another table of the target."""
+        return self.target_rows(f'"{table.schema}"."{table.name}"')
+
+    def index_names(self) -> list[str]:
+        """Of the live table."""
+        query = "SELECT indexname FROM pg_indexes WHERE schemaname = 'landing' AND tablename = 'orders' ORDER BY 1"
+        return [name for (name,) in self.on_target(query)]
+
+    def tables(self) -> list[str]:
+        """Names of the target's tables."""
+        rows = self.on_target("SELECT table_name FROM information_schema.tables WHERE table_schema = 'landing'")
+        return sorted(name for (name,) in rows)
 
     def digests(self) -> tuple[str, str]:
         """Order-free digests of source and live table."""

@@ -17,6 +17,7 @@ _CHECKS = {
     "row_count": "The shadow's exact row count is the sum of the receipts.",
     "unique_key": "No NULL and no duplicate in the unique key, as the target compares it.",
     "catalog": "The live table is the one that the shadow was made from.",
+    "unique_indexes": "The shadow has every index of the live table; no unique one finds duplicates.",
     "not_empty": "An empty source does not replace a table that has rows.",
 }
 _RECEIPT_CHECK = "publication_receipt"

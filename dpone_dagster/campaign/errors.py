@@ -154,6 +154,13 @@ class StateVersionNewer(Refused):
     next_step = "Upgrade dpone-dagster on this machine."
 
 
+class StateVersionOlder(Refused):
+    """The state tables are those of an older program and have to be upgraded first."""
+
+    code = "STATE_VERSION_OLDER"
+    next_step = "Upgrade them: `dpone backfill resume MANIFEST`, or the script that docs/state.md names."
+
+
 class StateDomainSplit(Refused):
     """State and target do not prove to be one transaction domain, so a receipt could not be atomic."""
 
@@ -255,6 +262,27 @@ class FaultInjected(DponeError):
 
     code = "FAULT_INJECTED"
     next_step = "Unset DPONE_FAULT, then run `dpone backfill resume` with the manifest."
+
+
+class CampaignRolledBack(Refused):
+    """The campaign was published and rolled back; it is never taken up again."""
+
+    code = "CAMPAIGN_ROLLED_BACK"
+    next_step = "Start a new campaign with a new `backfill_id`."
+
+
+class RollbackRefused(Refused):
+    """The publication cannot be rolled back; the live table is untouched."""
+
+    code = "ROLLBACK_REFUSED"
+    next_step = "`dpone backfill status MANIFEST` shows the campaign; load the rows anew with a new `backfill_id`."
+
+
+class BackupRefused(Refused):
+    """The table is not proven to be this campaign's retained backup; nothing was dropped."""
+
+    code = "BACKUP_REFUSED"
+    next_step = "Look at the named table; what no receipt vouches for is dropped by people only."
 
 
 class CampaignActive(DponeError):

@@ -27,6 +27,7 @@ class Phase(StrEnum):
     BLOCKED = "blocked"
     PUBLISHED = "published"
     HANDOFF_COMMITTED = "handoff_committed"
+    ROLLED_BACK = "rolled_back"
     CANCELLED = "cancelled"
 
 
@@ -44,6 +45,7 @@ LOADABLE = frozenset({Phase.PREPARED, Phase.LOADING, Phase.RECOVERABLE})
 FINISHED = frozenset({Phase.PUBLISHED, Phase.HANDOFF_COMMITTED})
 
 # `blocked` leads back to `sealed` only: the rows are all there, so nothing is ever reloaded from it.
+# Nothing leads out of `rolled_back`: what is loaded after it is another campaign.
 PHASE_MOVES: Mapping[Phase, frozenset[Phase]] = {
     Phase.PLANNED: frozenset({Phase.PREPARED}),
     Phase.PREPARED: frozenset({Phase.LOADING, Phase.SEALED, Phase.CANCELLED}),
@@ -52,8 +54,9 @@ PHASE_MOVES: Mapping[Phase, frozenset[Phase]] = {
     Phase.SEALED: frozenset({Phase.VALIDATED, Phase.BLOCKED, Phase.CANCELLED}),
     Phase.VALIDATED: frozenset({Phase.PUBLISHED, Phase.SEALED, Phase.BLOCKED, Phase.CANCELLED}),
     Phase.BLOCKED: frozenset({Phase.SEALED, Phase.CANCELLED}),
-    Phase.PUBLISHED: frozenset({Phase.HANDOFF_COMMITTED}),
-    Phase.HANDOFF_COMMITTED: frozenset(),
+    Phase.PUBLISHED: frozenset({Phase.HANDOFF_COMMITTED, Phase.ROLLED_BACK}),
+    Phase.HANDOFF_COMMITTED: frozenset({Phase.ROLLED_BACK}),
+    Phase.ROLLED_BACK: frozenset(),
     Phase.CANCELLED: frozenset({Phase.RECOVERABLE, Phase.SEALED}),
 }
 
@@ -159,7 +162,7 @@ class CampaignRecord:
         digest_key: Secret of this campaign for key digests, hexadecimal.
         anchor: The xmin anchor, None where the source is not read by xmin.
         phase: See `Phase`.
-        stop_reason: Why lanes claim no more, None while they may.
+        stop_reason: Why lanes claim no more, None while they may; who rolled it back and why, once it is.
         cancel_reason: Why it was cancelled; None if it was not.
         cancel_requested_by: By whom; None if it was not.
         seal_horizon: Transaction id that no reader may be older than at publication (PostgreSQL), None until sealed.

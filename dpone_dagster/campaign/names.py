@@ -53,6 +53,11 @@ def backup_name(target: TableRef, run_key: str) -> str:
     return derived_name(target.name, "backup", digest_of(str(target), run_key))
 
 
+def rolled_back_name(target: TableRef, run_key: str) -> str:
+    """What a campaign's table is called after its rollback; a campaign is rolled back once, so none is overwritten."""
+    return derived_name(target.name, "rolled_back", digest_of(str(target), run_key))
+
+
 def campaign_lock(state_schema: str, run_key: str) -> str:
     """Held shared by lanes, exclusive by prepare, seal and publication."""
     return f"dpone/campaign/{state_schema}/{run_key}"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+Kind = Literal["publish", "rollback"]
+
 
 @dataclass(frozen=True)
 class ChunkReceipt:
@@ -51,6 +53,17 @@ class ReceiptTotals:
 
 
 @dataclass(frozen=True)
+class Approval:
+    """Who answers for a rollback, and why it is made."""
+
+    approved_by: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"rolled back by {self.approved_by}: {self.reason}"
+
+
+@dataclass(frozen=True)
 class PublicationReceipt:
     """Written in the transaction that swapped the tables.
 
@@ -60,23 +73,26 @@ class PublicationReceipt:
         sequence: Position in the target's history, from 1; unique a target, so history cannot fork.
         kind: A publication or the rollback of one.
         run_key: The campaign.
-        generation: UUID of the table that is live since.
+        generation: UUID of the table that is live since; after a rollback, of the one that was live before.
         predecessor_receipt: Receipt of the publication before, None for the first.
         live_object_id: Object id of the table that is live since.
         backup: Name of the table that was live before.
-        expected_rows: Sum of the chunk receipts.
-        actual_rows: Exact count of the shadow.
+        expected_rows: Sum of the chunk receipts; for a rollback, rows of the backup as counted under its lock.
+        actual_rows: Exact count of the table that is live since.
         object_contract_sha256: Catalog contract that both tables had.
         head: `pending` until the handoff closes it, then `closed`.
         handoff_id: The handoff that has to close it, None where none is owed.
         published_at: By the target server's clock.
         approved_by: Who approved it (rollback only).
+        reason: Why (rollback only).
+        backup_dropped_at: When `backup` was dropped; None while it is retained.
+        backup_dropped_by: Who approved that.
     """
 
     receipt_id: str
     target: str
     sequence: int
-    kind: Literal["publish", "rollback"]
+    kind: Kind
     run_key: str
     generation: str
     predecessor_receipt: str | None
@@ -89,3 +105,6 @@ class PublicationReceipt:
     handoff_id: str | None
     published_at: datetime | None = None
     approved_by: str | None = None
+    reason: str | None = None
+    backup_dropped_at: datetime | None = None
+    backup_dropped_by: str | None = None

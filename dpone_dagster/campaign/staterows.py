@@ -1,4 +1,4 @@
-"""State rows: the ledger's records as columns by name, and back, in plain values.
+"""State rows: the records of ledger and publications as columns by name, and back, in plain values.
 
 Times carry their zone and JSON columns are plain data here. An adapter turns these into what its driver takes.
 """
@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Phase, Worker
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.campaign.receipts import ChunkReceipt
-from dpone_dagster.campaign.watermark import Anchor, SourceIdentity
+from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint, SourceIdentity
 
 Row = Mapping[str, Any]
 
@@ -22,6 +23,10 @@ _SERVER_TIMES = ("created_at", "updated_at")
 _PLAIN = tuple(
     field.name for field in fields(CampaignRecord) if field.name not in {*_TABLES, *_SERVER_TIMES, "anchor", "phase"}
 )
+# What the server, or a later statement, fills in.
+_LATER = frozenset({"published_at", "backup_dropped_at", "backup_dropped_by"})
+_PUBLICATION = tuple(field.name for field in fields(PublicationReceipt))
+_CHECKPOINT = tuple(field.name for field in fields(Checkpoint) if field.name != "anchor")
 
 
 def campaign_row(record: CampaignRecord) -> dict[str, object]:
@@ -94,3 +99,30 @@ def chunk_record(row: Row) -> ChunkRecord:
 def receipt_record(row: Row) -> ChunkReceipt:
     """The receipt of a row, whose columns bear the fields' names."""
     return ChunkReceipt(**row)
+
+
+def publication_row(receipt: PublicationReceipt) -> dict[str, object]:
+    """The columns of a publication that a writer gives."""
+    return {name: getattr(receipt, name) for name in _PUBLICATION if name not in _LATER}
+
+
+def publication_of(row: Row | None) -> PublicationReceipt | None:
+    """The publication of a row, if there is one."""
+    return None if row is None else PublicationReceipt(**{name: row[name] for name in _PUBLICATION})
+
+
+def checkpoint_row(checkpoint: Checkpoint) -> dict[str, object]:
+    """The columns of a checkpoint."""
+    return {**{name: getattr(checkpoint, name) for name in _CHECKPOINT}, **anchor_row(checkpoint.anchor)}
+
+
+def checkpoint_of(row: Row) -> Checkpoint:
+    """The checkpoint of a row.
+
+    Raises:
+        DponeError: It has no anchor.
+    """
+    anchor = anchor_of(row)
+    if anchor is None:
+        raise DponeError(f"the checkpoint of {row['target']} has no anchor")
+    return Checkpoint(**{name: row[name] for name in _CHECKPOINT}, anchor=anchor)

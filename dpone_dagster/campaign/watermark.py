@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dpone_dagster.campaign.errors import Finding, RewindRefused
+from dpone_dagster.campaign.errors import Finding, HandoffRefused, RewindRefused
 
 LOW32 = 0xFFFF_FFFF
 # Half the 32-bit space is what a modular comparison can tell apart; a tenth of it is kept as margin.
@@ -188,6 +188,22 @@ def _moment(wanted: str) -> datetime:
             next_step="Write `anchor`, a 64-bit transaction id, or a date or time such as 2025-01-01T05:30:00+00:00.",
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def prove_handoff_pair(handoff_id: str, owner: tuple[str, str] | None, pair: tuple[str, str]) -> None:
+    """A handoff id names one source and one target for good.
+
+    Args:
+        handoff_id: The id.
+        owner: (source, target) that it was first used for.
+        pair: (source, target) that want it now.
+
+    Raises:
+        HandoffRefused: They are not the same.
+    """
+    if owner != pair:
+        named = " → ".join(owner) if owner else "nobody"
+        raise HandoffRefused(f"handoff_id `{handoff_id}` belongs to {named}")
 
 
 def in_window(xmin: int, stored_xid: int, xmax_xid: int) -> bool:

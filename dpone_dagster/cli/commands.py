@@ -17,6 +17,8 @@ _form = click.option(
     show_default=True,
     help="How to print.",
 )
+_yes = click.option("--yes", is_flag=True, help="Do it; needs --approved-by too.")
+_approved_by = click.option("--approved-by", metavar="NAME", help="Who answers for it.")
 _manifest = click.argument("manifest", type=click.Path(path_type=Path))
 
 
@@ -109,6 +111,43 @@ def status(manifest: Path, form: Form) -> None:
         from dpone_dagster.cli.looking import status_report
 
         return status_report(manifest)
+
+    answer(form, ask, manifest)
+
+
+@backfill.command()
+@_manifest
+@_yes
+@_approved_by
+@click.option("--reason", help="Why; it is recorded with the receipt.")
+@_form
+def rollback(manifest: Path, yes: bool, approved_by: str | None, reason: str | None, form: Form) -> None:
+    """Swap the table that was live before back in. A preview, which changes nothing, unless --yes --approved-by."""
+    if yes and approved_by and not reason:
+        raise click.UsageError("--reason is missing: say why the publication is rolled back")
+
+    def ask() -> Report:
+        from dpone_dagster.cli.undoing import rollback_preview, rollback_report
+
+        if yes and approved_by and reason:
+            return rollback_report(manifest, approved_by, reason)
+        return rollback_preview(manifest)
+
+    answer(form, ask, manifest)
+
+
+@backfill.command()
+@_manifest
+@_yes
+@_approved_by
+@_form
+def drop_backup(manifest: Path, yes: bool, approved_by: str | None, form: Form) -> None:
+    """Drop the table that the campaign retains. A preview, which changes nothing, unless --yes --approved-by."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.undoing import drop_preview, drop_report
+
+        return drop_report(manifest, approved_by) if yes and approved_by else drop_preview(manifest)
 
     answer(form, ask, manifest)
 

@@ -72,7 +72,7 @@ def headline(status: CampaignStatus) -> str:
     parts = [f"{progress.committed:,} of {progress.total:,} chunks", f"{progress.rows_loaded:,} rows"]
     parts += [f"{number} {word}" for word, number in _unusual(status) if number]
     if status.record and status.record.stop_reason:
-        parts.append(f"stopped: {status.record.stop_reason}")
+        parts.append(status.record.stop_reason if status.rollback else f"stopped: {status.record.stop_reason}")
     return f"{status.spec.dataset}: {status.phase}, {', '.join(parts)}"
 
 
@@ -83,7 +83,10 @@ def _unusual(status: CampaignStatus) -> tuple[tuple[str, int], ...]:
 
 def _publication_table(status: CampaignStatus) -> Table:
     facts = status.publication_dict()
-    shown = ("target", "shadow", "backup", "validation", "expected_rows", "actual_rows", "duplicate_keys", "receipt_id")
+    shown = (
+        "target", "shadow", "backup", "validation", "expected_rows", "actual_rows", "duplicate_keys", "receipt_id",
+        "retained",
+    )  # fmt: skip
     rows = tuple((name.replace("_", " "), _shown(facts[name])) for name in shown)
     return Table(("", ""), rows)
 

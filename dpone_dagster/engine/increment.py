@@ -23,6 +23,7 @@ from dpone_dagster.campaign.watermark import Anchor, Checkpoint, anchor_facts
 from dpone_dagster.engine.advice import advice_for_increments
 from dpone_dagster.engine.apply import Applied, Compare, Steps, apply
 from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.prepare import prove_handoff_owner
 from dpone_dagster.engine.reconcile import Sides
 from dpone_dagster.engine.sessions import hold_target, prove_no_campaign, source_session, target_session
@@ -250,10 +251,12 @@ def _gate(spec: RouteSpec, target: Target) -> _Gate:
     if head.head == "pending":
         return _Gate(f"publication {head.receipt_id} waits for its handoff")
     live = target.tables.describe(spec.target)
-    if live is None or live.object_id != head.live_object_id:
+    if live is None or not is_generation(live, head.live_object_id, head.generation, target.tables):
         return _Gate(f"{spec.target} was replaced by hand since publication {head.receipt_id}")
     checkpoint = target.publications.checkpoint(spec.target, head.generation)
-    record = target.ledger.campaign(head.run_key)
+    record = None if checkpoint is None else _campaign_of(checkpoint, target)
+    if checkpoint is None and head.kind == "rollback":
+        return _Gate(f"{spec.target} was rolled back to a generation that has no checkpoint")
     if checkpoint is None or record is None:
         return _Gate(f"generation {head.generation} of {spec.target} has no checkpoint")
     # The contract's casts and guards are those of prepare: another type would round in silence.
@@ -262,3 +265,9 @@ def _gate(spec: RouteSpec, target: Target) -> _Gate:
     if checkpoint.handoff_id != spec.handoff_id:
         return _Gate(f"the live generation belongs to handoff `{checkpoint.handoff_id}`")
     return _Gate("", record, checkpoint)
+
+
+def _campaign_of(checkpoint: Checkpoint, target: Target) -> CampaignRecord | None:
+    """The campaign that published the generation; after a rollback that is not the head's."""
+    receipt = target.publications.receipt(checkpoint.publication_receipt)
+    return None if receipt is None else target.ledger.campaign(receipt.run_key)

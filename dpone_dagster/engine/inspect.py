@@ -28,6 +28,7 @@ class CampaignStatus:
         record: Its row, None if it was never prepared.
         progress: Its counters.
         publication: Its receipt, None if it is not published.
+        rollback: The receipt of its rollback, None if there was none.
         failed: Failed and expired chunks, at most 20.
         holders: Sessions that hold a lock of it.
     """
@@ -36,6 +37,7 @@ class CampaignStatus:
     record: CampaignRecord | None
     progress: Progress
     publication: PublicationReceipt | None = None
+    rollback: PublicationReceipt | None = None
     failed: tuple[ChunkRecord, ...] = ()
     holders: tuple[Holder, ...] = ()
 
@@ -89,6 +91,7 @@ class CampaignStatus:
         """The `backfill.publication` object of the public JSON."""
         numbers = _validation_numbers(self.record)
         receipt = self.publication
+        latest = self.rollback or receipt
         return {
             "mode": self.spec.publication.mode,
             "phase": str(self.phase),
@@ -101,9 +104,22 @@ class CampaignStatus:
             "actual_rows": receipt.actual_rows if receipt else numbers.get("actual_rows"),
             "duplicate_keys": numbers.get("duplicate_keys"),
             "receipt_id": receipt.receipt_id if receipt else None,
-            "backup_retained": receipt is not None,
+            "backup_retained": latest is not None and latest is receipt and latest.backup_dropped_at is None,
+            "retained": latest.backup if latest and latest.backup_dropped_at is None else None,
+            "rollback": _rollback_dict(self.rollback),
             "recommended_action": self.recommended_action,
         }
+
+
+def _rollback_dict(receipt: PublicationReceipt | None) -> dict[str, object] | None:
+    if receipt is None:
+        return None
+    return {
+        "receipt_id": receipt.receipt_id,
+        "approved_by": receipt.approved_by,
+        "reason": receipt.reason,
+        "rolled_back_at": str(receipt.published_at),
+    }
 
 
 def _validation_word(record: CampaignRecord | None) -> str:
@@ -126,6 +142,8 @@ def _recommend(status: CampaignStatus) -> str:
         return status.drift.advice
     if phase is Phase.HANDOFF_COMMITTED or (phase is Phase.PUBLISHED and status.spec.handoff_id is None):
         return "nothing to do: the campaign is finished"
+    if phase is Phase.ROLLED_BACK:
+        return "nothing to do: the campaign is rolled back; a new one needs a new `backfill_id`"
     if status.holders:
         return "nothing to do: the campaign is being worked on; look again"
     if phase is Phase.PLANNED:
@@ -160,6 +178,7 @@ def _status(spec: CampaignSpec, target: Target) -> CampaignStatus:
         record,
         target.ledger.progress(spec.run_key),
         target.publications.of_campaign(spec.run_key),
+        target.publications.of_campaign(spec.run_key, "rollback"),
         tuple(wrong),
         tuple(target.fence.holders(spec.run_key)),
     )

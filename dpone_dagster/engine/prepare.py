@@ -22,6 +22,7 @@ from dpone_dagster.campaign.errors import (
     SourceUnsuitable,
     StateDomainSplit,
     StateNotProvisioned,
+    StateVersionOlder,
     TargetNotProvisioned,
 )
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
@@ -29,12 +30,14 @@ from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.campaign.typetable import TypeTable
+from dpone_dagster.engine.generation import generation_of
 from dpone_dagster.engine.sessions import (
     EXCLUSIVE_WAIT_SECONDS,
     existing_campaign,
     hold_campaign,
     opened,
     prove_manifest,
+    prove_not_rolled_back,
     source_session,
     target_session,
 )
@@ -91,11 +94,22 @@ def _prove_one_domain(spec: CampaignSpec, connector: Connector, target: Target) 
 
 
 def _recorded(spec: CampaignSpec, target: Target) -> CampaignRecord | None:
-    if target.ledger.provisioned():
+    if _provisioned(spec, target):
         return target.ledger.campaign(spec.run_key)
     if spec.state.provisioning == "external":
         raise StateNotProvisioned(f"schema {spec.state.schema} has no state tables")
     return None
+
+
+def _provisioned(spec: CampaignSpec, target: Target) -> bool:
+    """Whether the state tables are there; those of an older program are upgraded."""
+    try:
+        return target.ledger.provisioned()
+    except StateVersionOlder:
+        if spec.state.provisioning == "external":
+            raise
+        target.ledger.provision()
+        return True
 
 
 # ---------------------------------------------------------------- a new campaign
@@ -244,9 +258,6 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
     # Before the first chunk is read, and durable with the campaign's row.
     anchor = source.capture_anchor() if spec.handoff_id is not None else None
     contract = proven.contract
-    generation = proven.head
-    if generation is not None and generation.live_object_id != proven.live.object_id:
-        generation = None  # the live table was replaced by hand since; it is nobody's generation
     plan = spec.plan
     with target.transaction():
         target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
@@ -268,7 +279,7 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
             object_contract=proven.live.contract,
             object_contract_sha256=proven.live.sha256,
             live_object_id=proven.live.object_id,
-            live_generation=generation.generation if generation else None,
+            live_generation=generation_of(proven.live, proven.head, target.tables),
             predecessor_receipt=proven.head.receipt_id if proven.head else None,
             shadow_object_id=shadow.object_id,
             digest_key=secrets.token_hex(16),
@@ -282,6 +293,7 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
 
 
 def _prove_unchanged(spec: CampaignSpec, source: Source, record: CampaignRecord, intent: Intent) -> None:
+    prove_not_rolled_back(record)
     prove_manifest(spec, record)
     if record.phase in FINISHED:
         return

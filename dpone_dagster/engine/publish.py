@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 from dpone_dagster.campaign.errors import (
     CatalogDrift,
@@ -20,6 +23,7 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, target_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
@@ -28,6 +32,7 @@ from dpone_dagster.ports import Connector, Target, TargetTable
 LOCK_WAIT_SECONDS = 2.0
 TRIES = 10
 _BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
+_Made = TypeVar("_Made")
 
 
 def publish(spec: CampaignSpec, connector: Connector, run_id: str) -> PublicationReceipt:
@@ -48,13 +53,28 @@ def publish(spec: CampaignSpec, connector: Connector, run_id: str) -> Publicatio
         HandoffRefused: The publication before still waits for its handoff.
         CampaignActive: Another session holds the campaign.
     """
+    return until_unblocked(spec, connector, "publish", lambda target: _publish_once(spec, target, run_id))
+
+
+def until_unblocked(spec: CampaignSpec, connector: Connector, purpose: str, once: Callable[[Target], _Made]) -> _Made:
+    """Try under the campaign's exclusive lock, each time on a new session, until nobody is in the way.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connections.
+        purpose: Goes into the application name.
+        once: Starts by looking for its receipt, so that an unknown outcome finds its answer there.
+
+    Raises:
+        CampaignActive: Another session holds the campaign.
+        PublicationBlocked: After `TRIES` tries; as any other error of the last one.
+    """
     for attempt in range(TRIES):
         try:
-            with target_session(connector, "publish") as target:
+            with target_session(connector, purpose) as target:
                 hold_campaign(spec, target)
-                return _publish_once(spec, target, run_id)
+                return once(target)
         except (PublicationBlocked, TransientFailure, ConnectionLost, OutcomeUnknown):
-            # Each try starts by looking for the receipt, so an unknown outcome finds its answer there.
             if attempt == TRIES - 1:
                 raise
             time.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
@@ -68,6 +88,7 @@ def _publish_once(spec: CampaignSpec, target: Target, run_id: str) -> Publicatio
     if record.phase is not Phase.VALIDATED:
         raise ValidationBlocked(f"the shadow of {spec.dataset} is not validated: the campaign is {record.phase}")
     with audited(spec, target, run_id, "campaign", "publish") as facts:
+        target.tables.drop_dead_stages(record.shadow, record.run_key)
         blockers = target.tables.settle_horizon(record.shadow, record.seal_horizon)
         if blockers:
             raise PublicationBlocked(
@@ -124,10 +145,10 @@ def _swap(spec: CampaignSpec, record: CampaignRecord, draft: PublicationReceipt,
         raise CatalogDrift(f"the shadow has {actual} rows, its receipts say {expected}")
     target.tables.lock_table(spec.target, LOCK_WAIT_SECONDS)
     live, shadow = _prove_tables(spec, record, target)
-    target.tables.swap(live, shadow, record.backup)
-    receipt = PublicationReceipt(
-        **{**draft.__dict__, "sequence": sequence, "expected_rows": expected, "actual_rows": actual}
-    )
+    # The UUID that the shadow has borne since it was made, where it bears one.
+    generation = shadow.generation or draft.generation
+    target.tables.swap(live, shadow, record.backup, generation)
+    receipt = replace(draft, generation=generation, sequence=sequence, expected_rows=expected, actual_rows=actual)
     target.publications.record(receipt)
     return receipt
 
@@ -150,7 +171,7 @@ def _prove_tables(spec: CampaignSpec, record: CampaignRecord, target: Target) ->
     live, shadow = target.tables.describe(spec.target), target.tables.describe(record.shadow)
     if live is None or shadow is None:
         raise CatalogDrift(f"{spec.target if live is None else record.shadow} is gone")
-    if live.object_id != record.live_object_id:
+    if not is_generation(live, record.live_object_id, record.live_generation, target.tables):
         raise GenerationStale(f"{spec.target} was replaced since the campaign was prepared")
     if live.sha256 != record.object_contract_sha256:
         raise CatalogDrift(f"{spec.target} was altered since the campaign was prepared")

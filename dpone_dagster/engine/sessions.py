@@ -11,11 +11,12 @@ from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import (
     CampaignActive,
     CampaignMissing,
+    CampaignRolledBack,
     PlanDrift,
     PublicationBlocked,
     ServerUnreachable,
 )
-from dpone_dagster.campaign.ledger import CampaignRecord
+from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.ports import Connector, Source, Target
@@ -124,11 +125,23 @@ def prepared_campaign(spec: CampaignSpec, target: Target) -> CampaignRecord:
 
     Raises:
         CampaignMissing: There is none yet.
+        CampaignRolledBack: It was rolled back.
         PlanDrift: The manifest was edited since.
     """
     record = existing_campaign(spec, target)
+    prove_not_rolled_back(record)
     prove_manifest(spec, record)
     return record
+
+
+def prove_not_rolled_back(record: CampaignRecord) -> None:
+    """The campaign may still come to something.
+
+    Raises:
+        CampaignRolledBack: It was rolled back.
+    """
+    if record.phase is Phase.ROLLED_BACK:
+        raise CampaignRolledBack(f"campaign {record.dataset} ({record.backfill_id}) was {record.stop_reason}")
 
 
 def prove_manifest(spec: CampaignSpec, record: CampaignRecord) -> None:

@@ -9,11 +9,12 @@ from dpone_dagster.campaign.errors import DponeError, TargetNotProvisioned, Vali
 from dpone_dagster.campaign.ledger import FINISHED, LOADABLE, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, target_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
 
-CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty")
+CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty", "unique_indexes")
 _SEALABLE = LOADABLE | {Phase.BLOCKED, Phase.VALIDATED, Phase.SEALED}
 
 
@@ -72,7 +73,8 @@ class ValidationEvidence:
 def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> ValidationEvidence:
     """Seal the campaign, compare, build the deferred indexes, and record `validated` or `blocked`.
 
-    A failed check does not raise: the evidence says what was found. Validating a published campaign returns its
+    A failed check does not raise: the evidence says what was found, and a blocked campaign is validated again as soon
+    as its cause is gone. Validating a published campaign returns its
     evidence again.
 
     Args:
@@ -97,20 +99,22 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
             raise ValidationBlocked(f"the campaign is {record.phase}")
         with audited(spec, target, run_id, "campaign", "validate") as facts:
             reach("after_seal")
+            target.tables.drop_dead_stages(record.shadow, record.run_key)
             evidence = ValidationEvidence((complete, *_compare(spec, target, record)))
+            if evidence.passed:
+                evidence = ValidationEvidence((*evidence.checks, _unique_indexes(spec, target, record)))
+                reach("after_indexes")
             _settle(spec, target, record, evidence)
             facts["passed"] = evidence.passed
         return evidence
 
 
 def _settle(spec: CampaignSpec, target: Target, record: CampaignRecord, evidence: ValidationEvidence) -> None:
-    """Build what was deferred and move on, or record what blocks."""
+    """Move on, or record what blocks."""
     sealed = frozenset({Phase.SEALED})
     if not evidence.passed:
         target.ledger.move(spec.run_key, sealed, Phase.BLOCKED, validation=evidence.as_dict())
         return
-    target.tables.build_indexes(record.shadow, _live(spec, target))
-    reach("after_indexes")
     horizon = target.tables.seal(record.shadow)
     reach("before_validated")
     if not target.ledger.move(
@@ -156,8 +160,9 @@ def _compare(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Iter
         "look for who wrote to the shadow; then start a new campaign",
     )
     yield _unique_key(spec, target, record)
-    yield _catalog(spec, target, record)
-    yield _not_empty(spec, target, actual)
+    live = _live(spec, target)
+    yield _catalog(spec, target, record, live)
+    yield _not_empty(spec, live, actual)
 
 
 def _unique_key(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Check:
@@ -172,24 +177,36 @@ def _unique_key(spec: CampaignSpec, target: Target, record: CampaignRecord) -> C
     )
 
 
-def _catalog(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Check:
-    live = _live(spec, target)
+def _catalog(spec: CampaignSpec, target: Target, record: CampaignRecord, live: TargetTable) -> Check:
     numbers: dict[str, object] = {"expected": record.object_contract_sha256, "live": live.sha256}
     problem = ""
-    if live.object_id != record.live_object_id:
+    if not is_generation(live, record.live_object_id, record.live_generation, target.tables):
         problem = f"{spec.target} was replaced since the campaign was prepared"
     elif live.sha256 != record.object_contract_sha256:
         problem = f"{spec.target} was altered since the campaign was prepared"
     return Check("catalog", not problem, numbers, problem, "undo the change and resume, or start a new campaign")
 
 
-def _not_empty(spec: CampaignSpec, target: Target, rows: int) -> Check:
-    live_has_rows = _live(spec, target).rows_exist
-    passed = rows > 0 or not live_has_rows or spec.allow_empty
+def _not_empty(spec: CampaignSpec, live: TargetTable, rows: int) -> Check:
+    passed = rows > 0 or not live.rows_exist or spec.allow_empty
     return Check(
         "not_empty",
         passed,
-        {"rows": rows, "live_has_rows": live_has_rows, "allow_empty": spec.allow_empty},
+        {"rows": rows, "live_has_rows": live.rows_exist, "allow_empty": spec.allow_empty},
         "" if passed else f"the source was empty and {spec.target} is not",
         "check the source; if it is meant to be empty set `allow_empty: true` in a new campaign",
+    )
+
+
+def _unique_indexes(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Check:
+    """Build what was deferred; a unique index keeps duplicates out for good, or finds them."""
+    violated = target.tables.build_indexes(record.shadow, _live(spec, target))
+    named = "; ".join(f"{v.index} ({v.surplus_rows} rows too many)" for v in violated)
+    return Check(
+        "unique_indexes",
+        not violated,
+        {"violated_indexes": len(violated), "surplus_rows": sum(v.surplus_rows for v in violated)},
+        f"the rows loaded violate unique indexes of {spec.target}: {named}" if violated else "",
+        "mend the source's rows and start a new campaign; or mend the shadow's rows, then "
+        "dpone backfill resume MANIFEST",
     )

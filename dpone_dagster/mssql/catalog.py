@@ -60,6 +60,7 @@ class CatalogReader:
             findings=tuple(finding_of(kind, name, str(table)) for kind, name in lost),
             unique_keys=catalog.unique_keys(),
             rows_exist=self._rows_exist(table),
+            generation=self.property_of(catalog.object_id, GENERATION_PROPERTY),
         )
 
     def read(self, table: TableRef) -> Catalog | None:
@@ -76,6 +77,11 @@ class CatalogReader:
         """A table's extended property as text; None if it has none of the name."""
         row = self._session.row(self._query("property"), object_id, name, seconds=_SECONDS)
         return None if row is None else str(row[0])
+
+    def generation(self, table: TableRef) -> str | None:
+        """The generation that a table bears; None if it bears none, or there is no table."""
+        object_id = self.object_id(table)
+        return None if object_id is None else self.property_of(object_id, GENERATION_PROPERTY)
 
     def loadable_digest(self, table: TableRef) -> tuple[int, str] | None:
         """Object id and digest of everything that decides what an INSERT does, its owner included; None if gone."""

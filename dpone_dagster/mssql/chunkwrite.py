@@ -20,7 +20,7 @@ from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.stagefill import Batches, fill_stage
-from dpone_dagster.mssql.stages import Stage, drop_dead_stages, drop_stage, make_stage
+from dpone_dagster.mssql.stages import Stage, drop_stage, make_stage
 from dpone_dagster.ports import ChunkWrite, RowStream
 
 
@@ -44,7 +44,6 @@ class ChunkWriter:
 
         An exception while the stream is read, of whatever kind, leaves the shadow untouched.
         """
-        drop_dead_stages(self._session, write.shadow.schema, claim.run_key, claim.chunk_index)
         batches = Batches(stream)
         if batches.empty:
             return self._commit(claim, write, stream, None)

@@ -85,6 +85,11 @@ def rename_table(table: TableRef, name: str) -> str:
     )
 
 
+def drop_table(table: TableRef) -> str:
+    """Drop a table."""
+    return f"/* dpone:drop_table */ DROP TABLE {quoted_table(table)}"
+
+
 def add_property(table: TableRef, name: str, value: str) -> str:
     """Give a table an extended property, which follows it through every renaming."""
     return (

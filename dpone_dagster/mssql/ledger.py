@@ -54,6 +54,7 @@ class MssqlLedger:
         """Whether the state tables are there, at a version this program can use.
 
         Raises:
+            StateVersionOlder: An older program made them.
             StateVersionNewer: A newer program made them.
         """
         return provisioning.provisioned(self._session, self._schema)
@@ -73,7 +74,7 @@ class MssqlLedger:
         return campaign_record(read(found[0])) if found else None
 
     def unfinished(self, target: TableRef) -> list[str]:
-        """Run keys of the target's campaigns that are neither published nor cancelled, by run key."""
+        """Run keys of the target's campaigns that are neither published, rolled back nor cancelled, by run key."""
         return [
             row["run_key"] for row in self._session.records(self._queries["unfinished"], target.schema, target.name)
         ]

@@ -14,7 +14,8 @@ SELECT /* dpone:campaign_locked */ * FROM {schema}.__dpone__backfill_campaigns W
 
 -- name: unfinished
 SELECT /* dpone:unfinished_campaigns */ run_key FROM {schema}.__dpone__backfill_campaigns
-WHERE target_schema = ? AND target_name = ? AND phase NOT IN (N'published', N'handoff_committed', N'cancelled')
+WHERE target_schema = ? AND target_name = ?
+  AND phase NOT IN (N'published', N'handoff_committed', N'rolled_back', N'cancelled')
 ORDER BY run_key
 
 -- name: touch_campaign

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dpone_dagster.campaign.errors import DponeError, StateVersionNewer, TransientFailure
+from dpone_dagster.campaign.errors import DponeError, StateVersionNewer, StateVersionOlder, TransientFailure
 from dpone_dagster.campaign.names import STATE_SCHEMA_VERSION_TABLE, state_lock
 from dpone_dagster.mssql.locks import granted, lock_resource
 from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.quoting import literal
 from dpone_dagster.mssql.session import Session
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 _FILE = "schema.sql"
 _WAIT_SECONDS = 60
 _UPGRADE_SECONDS = 300
@@ -23,9 +23,13 @@ def provisioned(session: Session, schema: str) -> bool:
         schema: Their schema.
 
     Raises:
+        StateVersionOlder: An older program made them.
         StateVersionNewer: A newer program made them.
     """
-    return _version(session, schema) == STATE_VERSION
+    found = _version(session, schema)
+    if 0 < found < STATE_VERSION:
+        raise StateVersionOlder(f"state schema {schema} has version {found}, this program needs {STATE_VERSION}")
+    return found == STATE_VERSION
 
 
 def provision(session: Session, schema: str) -> None:

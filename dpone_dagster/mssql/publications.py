@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
-from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRefused
+from dpone_dagster.campaign.errors import GenerationStale
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.campaign.receipts import PublicationReceipt
-from dpone_dagster.campaign.staterows import anchor_of, anchor_row
-from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor
+from dpone_dagster.campaign.receipts import Kind, PublicationReceipt
+from dpone_dagster.campaign.staterows import anchor_row, checkpoint_of, publication_of, publication_row
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor, prove_handoff_pair
 from dpone_dagster.mssql.faults import UNIQUE_VIOLATION, ServerError
-from dpone_dagster.mssql.queries import load
+from dpone_dagster.mssql.queries import filled, load
+from dpone_dagster.mssql.quoting import quoted
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.statevalues import read, stored
-
-_RECEIPT_FIELDS = tuple(field.name for field in fields(PublicationReceipt))
-_WRITTEN = tuple(name for name in _RECEIPT_FIELDS if name != "published_at")
 
 
 class MssqlPublications:
@@ -33,25 +30,27 @@ class MssqlPublications:
 
     def head(self, target: TableRef) -> PublicationReceipt | None:
         """The latest receipt of the target."""
-        return _receipt(self._record("head", str(target)))
+        return self._publication("head", str(target))
 
-    def of_campaign(self, run_key: str) -> PublicationReceipt | None:
-        """The publication of a campaign, if it was made."""
-        return _receipt(self._record("of_campaign", run_key))
+    def of_campaign(self, run_key: str, kind: Kind = "publish") -> PublicationReceipt | None:
+        """The publication of a campaign, or its rollback, if it was made."""
+        return self._publication("of_campaign", run_key, kind)
+
+    def receipt(self, receipt_id: str) -> PublicationReceipt | None:
+        """The receipt of this id."""
+        return self._publication("receipt", receipt_id)
 
     def record(self, receipt: PublicationReceipt) -> None:
         """Insert, in the swap's transaction; its time is the server's.
 
         Raises:
-            GenerationStale: The position in the history is taken, or the campaign is published already.
+            GenerationStale: The position in the history is taken, or the campaign is published or rolled back already.
         """
+        row = publication_row(receipt)
+        query = filled(self._queries["record"], columns=", ".join(map(quoted, row)), marks=", ".join("?" for _ in row))
+        predecessor = receipt.predecessor_receipt
         try:
-            written = self._moved(
-                "record",
-                *(getattr(receipt, name) for name in _WRITTEN),
-                receipt.predecessor_receipt is None,
-                receipt.predecessor_receipt,
-            )
+            written = self._session.changed(query, *row.values(), predecessor is None, predecessor) == 1
         except ServerError as error:
             if error.number not in UNIQUE_VIOLATION:
                 raise
@@ -65,10 +64,14 @@ class MssqlPublications:
         """CAS head pending → closed; False if it was not the pending head."""
         return self._moved("close_head", receipt_id)
 
+    def record_drop(self, receipt_id: str, approved_by: str) -> bool:
+        """CAS: the backup that this receipt names is dropped; False if that was recorded before."""
+        return self._moved("record_drop", approved_by, receipt_id)
+
     def checkpoint(self, target: TableRef, generation: str) -> Checkpoint | None:
         """The checkpoint of one generation."""
         row = self._record("checkpoint", str(target), generation)
-        return None if row is None else _checkpoint(row)
+        return None if row is None else checkpoint_of(row)
 
     def handoff_owner(self, handoff_id: str) -> tuple[str, str] | None:
         """(source, target) that the handoff id was first used for."""
@@ -83,10 +86,7 @@ class MssqlPublications:
         """
         pair = (source, checkpoint.target)
         self._moved("claim_handoff", checkpoint.handoff_id, *pair, checkpoint.handoff_id)
-        owner = self.handoff_owner(checkpoint.handoff_id)
-        if owner is None or owner != pair:
-            named = " → ".join(owner) if owner else "nobody"
-            raise HandoffRefused(f"handoff_id `{checkpoint.handoff_id}` belongs to {named}")
+        prove_handoff_pair(checkpoint.handoff_id, self.handoff_owner(checkpoint.handoff_id), pair)
         seeded = self._moved(
             "seed",
             checkpoint.target,
@@ -103,7 +103,11 @@ class MssqlPublications:
         if seeded:
             return True
         there = self._record("checkpoint", checkpoint.target, checkpoint.generation)
-        return there is not None and _checkpoint(there) == checkpoint
+        return there is not None and checkpoint_of(there) == checkpoint
+
+    def reopen_checkpoint(self, target: TableRef, generation: str) -> bool:
+        """Its generation is live again: the next increment reconciles keys. False if there is no checkpoint."""
+        return self._moved("reopen", str(target), generation)
 
     def advance_checkpoint(self, checkpoint: Checkpoint, to: Anchor, *, reconciled: bool) -> bool:
         """CAS on the revision; never backwards, never to another server's ids."""
@@ -144,27 +148,9 @@ class MssqlPublications:
     def _moved(self, query: str, *values: object) -> bool:
         return self._session.changed(self._queries[query], *map(stored, values)) == 1
 
+    def _publication(self, query: str, *values: object) -> PublicationReceipt | None:
+        return publication_of(self._record(query, *values))
+
     def _record(self, query: str, *values: object) -> dict[str, Any] | None:
         found = self._session.records(self._queries[query], *values)
         return read(found[0]) if found else None
-
-
-def _receipt(row: dict[str, Any] | None) -> PublicationReceipt | None:
-    if row is None:
-        return None
-    return PublicationReceipt(**{name: row[name] for name in _RECEIPT_FIELDS})
-
-
-def _checkpoint(row: dict[str, Any]) -> Checkpoint:
-    anchor = anchor_of(row)
-    if anchor is None:
-        raise DponeError(f"the checkpoint of {row['target']} has no anchor")
-    return Checkpoint(
-        handoff_id=row["handoff_id"],
-        target=row["target"],
-        generation=row["generation"],
-        publication_receipt=row["publication_receipt"],
-        anchor=anchor,
-        revision=row["revision"],
-        reconciled=row["reconciled"],
-    )

@@ -7,14 +7,15 @@ WHERE target = ? ORDER BY sequence DESC
 
 -- name: of_campaign
 SELECT /* dpone:publication_of_campaign */ * FROM {schema}.__dpone__publications WITH (READCOMMITTEDLOCK)
-WHERE run_key = ? AND kind = N'publish'
+WHERE run_key = ? AND kind = ?
+
+-- name: receipt
+SELECT /* dpone:publication_receipt */ * FROM {schema}.__dpone__publications WITH (READCOMMITTEDLOCK)
+WHERE receipt_id = ?
 
 -- name: record
-INSERT /* dpone:record_publication */ INTO {schema}.__dpone__publications (
-    receipt_id, target, sequence, kind, run_key, generation, predecessor_receipt, live_object_id, [backup],
-    expected_rows, actual_rows, object_contract_sha256, head, handoff_id, approved_by
-)
-SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+INSERT /* dpone:record_publication */ INTO {schema}.__dpone__publications ({columns})
+SELECT {marks}
 WHERE ? = 1 OR EXISTS (SELECT 1 FROM {schema}.__dpone__publications WHERE receipt_id = ?)
 
 -- name: close_head
@@ -24,6 +25,11 @@ WHERE p.receipt_id = ? AND p.head = N'pending' AND NOT EXISTS (
     SELECT 1 FROM {schema}.__dpone__publications AS later
     WHERE later.target = p.target AND later.sequence > p.sequence
 )
+
+-- name: record_drop
+UPDATE /* dpone:record_drop */ {schema}.__dpone__publications
+SET backup_dropped_at = SYSUTCDATETIME(), backup_dropped_by = ?
+WHERE receipt_id = ? AND backup_dropped_at IS NULL
 
 -- name: checkpoint
 SELECT /* dpone:checkpoint */ * FROM {schema}.__dpone__xmin_checkpoints WITH (READCOMMITTEDLOCK)
@@ -58,6 +64,11 @@ SELECT /* dpone:recorded_anchors */ DISTINCT
     JSON_VALUE(facts, '$.anchor_xid') AS anchor_xid, JSON_VALUE(facts, '$.anchor_taken_at') AS anchor_taken_at
 FROM {schema}.__dpone__load_steps
 WHERE status = N'succeeded' AND JSON_VALUE(facts, '$.generation') = ? AND JSON_VALUE(facts, '$.anchor_xid') IS NOT NULL
+
+-- name: reopen
+UPDATE /* dpone:reopen_checkpoint */ {schema}.__dpone__xmin_checkpoints
+SET revision = revision + 1, reconciled = 0, updated_at = SYSUTCDATETIME()
+WHERE target = ? AND generation = ?
 
 -- name: advance
 -- Ids of different clusters have no order, so only the same one's can go forward; a new timeline may have begun before

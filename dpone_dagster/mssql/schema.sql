@@ -227,3 +227,30 @@ CREATE TABLE {schema}.__dpone__load_steps (
 );
 
 CREATE INDEX __dpone__load_steps_load_id ON {schema}.__dpone__load_steps (load_id)
+
+-- name: version_2
+ALTER TABLE {schema}.__dpone__backfill_campaigns DROP CONSTRAINT __dpone__campaigns_phase;
+
+ALTER TABLE {schema}.__dpone__backfill_campaigns ADD CONSTRAINT __dpone__campaigns_phase CHECK (phase IN (
+    N'planned', N'prepared', N'loading', N'recoverable', N'sealed', N'validated', N'blocked', N'published',
+    N'handoff_committed', N'rolled_back', N'cancelled'
+));
+
+ALTER TABLE {schema}.__dpone__publications ADD reason nvarchar(max) NULL;
+
+ALTER TABLE {schema}.__dpone__publications ADD backup_dropped_at datetime2(6) NULL;
+
+ALTER TABLE {schema}.__dpone__publications ADD backup_dropped_by nvarchar(256) NULL;
+
+ALTER TABLE {schema}.__dpone__publications ADD CONSTRAINT __dpone__publications_approved CHECK (
+    kind <> N'rollback' OR approved_by IS NOT NULL AND reason IS NOT NULL
+);
+
+ALTER TABLE {schema}.__dpone__publications ADD CONSTRAINT __dpone__publications_dropped CHECK (
+    backup_dropped_at IS NULL AND backup_dropped_by IS NULL
+    OR backup_dropped_at IS NOT NULL AND backup_dropped_by IS NOT NULL
+);
+
+-- A campaign is rolled back once.
+CREATE UNIQUE INDEX __dpone__publications_rollback ON {schema}.__dpone__publications (run_key)
+    WHERE kind = N'rollback'

@@ -5,15 +5,17 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 
-from dpone_dagster.campaign.errors import CatalogDrift, ShadowForeign, ValidationBlocked
+from dpone_dagster.campaign.errors import CatalogDrift, ShadowForeign
 from dpone_dagster.campaign.identity import canonical_json
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql import ddl
 from dpone_dagster.mssql.catalog import GENERATION_PROPERTY, OWNER_PROPERTY, CatalogReader, differences
 from dpone_dagster.mssql.facts import Catalog, IndexFacts
 from dpone_dagster.mssql.faults import ServerError
+from dpone_dagster.mssql.queries import filled, load
+from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
-from dpone_dagster.ports import ShadowHandle, TargetTable
+from dpone_dagster.ports import IndexViolation, ShadowHandle, TargetTable
 
 _NAME_TAKEN = 2714
 # CREATE UNIQUE INDEX found duplicates; or a row could not be inserted into one.
@@ -96,23 +98,39 @@ def _create(session: Session, model: Catalog, shadow: TableRef, run_key: str) ->
         raise
 
 
-def build_indexes(session: Session, reader: CatalogReader, shadow: TableRef, live: TargetTable) -> None:
+def build_indexes(session: Session, reader: CatalogReader, shadow: TableRef, live: TargetTable) -> list[IndexViolation]:
     """Build what the shadow lacks, each index by itself, so that a retry keeps what is built.
 
+    Returns:
+        The unique indexes that could not be built for the rows' sake.
+
     Raises:
-        ValidationBlocked: A unique index of the live table finds duplicates in the shadow.
         CatalogDrift: The finished shadow is not like the live table.
     """
     model = model_of(reader, live)
     made = present(reader, shadow)
     for index in _surplus(made, model):
         session.execute(ddl.drop_index(shadow, index), seconds=UNBOUNDED)
-    for index in _surplus(model, made):
-        _build(session, shadow, index)
+    violated = [
+        _violation(session, shadow, index) for index in _surplus(model, made) if not _build(session, shadow, index)
+    ]
+    if violated:
+        return violated
     _build_statistics(session, shadow, model, made)
     if made.lock_escalation != model.lock_escalation:
         session.execute(ddl.lock_escalation(shadow, model.lock_escalation))
     prove_alike(model.contract(), present(reader, shadow).contract(), shadow, live.table)
+    return []
+
+
+def _violation(session: Session, shadow: TableRef, index: IndexFacts) -> IndexViolation:
+    query = filled(
+        load("tables.sql")["count_surplus"],
+        table=quoted_table(shadow),
+        predicate=index.predicate or "1 = 1",
+        key=", ".join(quoted(name) for name, _ in index.keys),
+    )
+    return IndexViolation(index.name, int(session.value(query, seconds=UNBOUNDED)))
 
 
 def _surplus(one: Catalog, other: Catalog) -> list[IndexFacts]:
@@ -128,16 +146,15 @@ def _surplus(one: Catalog, other: Catalog) -> list[IndexFacts]:
     return surplus
 
 
-def _build(session: Session, shadow: TableRef, index: IndexFacts) -> None:
+def _build(session: Session, shadow: TableRef, index: IndexFacts) -> bool:
+    """Build one index; False if it is unique and the rows are not. The server's error would show their values."""
     try:
         session.execute(ddl.create_index(shadow, index), seconds=UNBOUNDED)
     except ServerError as error:
         if error.number in _DUPLICATE_KEY:
-            # The server's message shows the key's values, so only the index is named.
-            raise ValidationBlocked(
-                f"the rows loaded violate the unique index {index.name} of the live table"
-            ) from None
+            return False
         raise
+    return True
 
 
 def _build_statistics(session: Session, shadow: TableRef, model: Catalog, made: Catalog) -> None:

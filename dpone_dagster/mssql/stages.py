@@ -51,7 +51,7 @@ def make_stage(session: Session, claim: Claim, shadow: TableRef, names: Sequence
         names: Target columns that will be loaded.
     """
     columns = {name: f"c{number}" for number, name in enumerate(names)}
-    table = f"{_prefix(claim.run_key)}c{claim.chunk_index}_e{claim.epoch}_t{secrets.token_hex(4)}"
+    table = f"{stage_prefix(claim.run_key)}c{claim.chunk_index}_e{claim.epoch}_t{secrets.token_hex(4)}"
     stage = Stage(shadow.sibling(table), columns)
     listed = ", ".join(f"t.{quoted(name)} AS {quoted(short)}" for name, short in columns.items())
     session.execute(filled(load(_FILE)["create_stage"], columns=listed, stage=stage.name, shadow=quoted_table(shadow)))
@@ -79,10 +79,11 @@ def drop_dead_stages(session: Session, schema: str, run_key: str, chunk_index: i
         run_key: The campaign.
         chunk_index: The chunk; None for every chunk.
     """
-    prefix = _prefix(run_key) + ("" if chunk_index is None else f"c{chunk_index}_")
+    prefix = stage_prefix(run_key) + ("" if chunk_index is None else f"c{chunk_index}_")
     for (name,) in session.rows(load(_FILE)["old_stages"], schema, len(prefix), prefix):
         drop_stage(session, TableRef(schema, name))
 
 
-def _prefix(run_key: str) -> str:
+def stage_prefix(run_key: str) -> str:
+    """How the names of a campaign's stages begin."""
     return f"__dpone_stage_{digest_of(run_key, digits=16)}_"

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 
-from dpone_dagster.campaign.errors import CatalogDrift, DponeError, PublicationBlocked, TransientFailure
+from dpone_dagster.campaign.errors import BackupRefused, CatalogDrift, DponeError, PublicationBlocked, TransientFailure
 from dpone_dagster.campaign.names import TableRef, derived_name, digest_of
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.mssql import ddl
-from dpone_dagster.mssql.catalog import OWNER_PROPERTY, CatalogReader, differences
+from dpone_dagster.mssql.catalog import GENERATION_PROPERTY, OWNER_PROPERTY, CatalogReader, differences
 from dpone_dagster.mssql.facts import Catalog
 from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.queries import filled, load
-from dpone_dagster.mssql.session import CONTROL_SECONDS, Session
+from dpone_dagster.mssql.session import CONTROL_SECONDS, UNBOUNDED, Session
 from dpone_dagster.mssql.shadow import present, prove_alike
 from dpone_dagster.ports import TargetTable
+
+# Something refers to it by a foreign key, or is bound to its schema.
+_IN_USE = frozenset({3726, 3729})
 
 
 def lock_table(session: Session, reader: CatalogReader, table: TableRef, wait_seconds: float) -> None:
@@ -76,6 +79,33 @@ def swap(session: Session, reader: CatalogReader, live: TargetTable, shadow: Tar
     if now.object_id != shadow.object_id or reader.object_id(backup) != live.object_id:
         raise CatalogDrift(f"{live.table} is not the table that was swapped in")
     prove_alike(old.contract(), now.contract(), live.table, backup)
+
+
+def mark_generation(session: Session, reader: CatalogReader, live: TableRef, generation: str) -> None:
+    """Inside a transaction: let the live table bear its generation, which it does already if it was a shadow.
+
+    Raises:
+        CatalogDrift: It bears another one.
+    """
+    mark = reader.generation(live)
+    if mark is None:
+        session.execute(ddl.add_property(live, GENERATION_PROPERTY, generation))
+    elif mark != generation:
+        raise CatalogDrift(f"{live} bears the mark of generation {mark}, not of {generation}")
+
+
+def drop(session: Session, table: TableRef) -> None:
+    """Inside a transaction, the table locked: drop it.
+
+    Raises:
+        BackupRefused: Something depends on it.
+    """
+    try:
+        session.execute(ddl.drop_table(table), seconds=UNBOUNDED)
+    except ServerError as error:
+        if error.number in _IN_USE:
+            raise BackupRefused(error.message) from error
+        raise
 
 
 def _as_seen(reader: CatalogReader, seen: TargetTable) -> Catalog:

@@ -15,7 +15,7 @@ from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.stages import drop_dead_stages
-from dpone_dagster.ports import ChunkWrite, KeyQuality, RowStream, ShadowHandle, TargetTable
+from dpone_dagster.ports import ChunkWrite, IndexViolation, KeyQuality, RowStream, ShadowHandle, TargetTable
 
 _FILE = "tables.sql"
 
@@ -27,6 +27,8 @@ class MssqlTables:
         session: The connection that also holds the locks.
         state_schema: Where the state tables are, for the receipts.
     """
+
+    marks_generations = True
 
     def __init__(self, session: Session, state_schema: str) -> None:
         self._session = session
@@ -66,19 +68,20 @@ class MssqlTables:
         null_keys, duplicate_keys = self._session.rows(query, seconds=UNBOUNDED)[0]
         return KeyQuality(int(null_keys), int(duplicate_keys))
 
-    def build_indexes(self, shadow: TableRef, live: TargetTable) -> None:
-        """Build every index of the live table that the shadow lacks; idempotent."""
-        shadows.build_indexes(self._session, self._reader, shadow, live)
+    def build_indexes(self, shadow: TableRef, live: TargetTable) -> list[IndexViolation]:
+        """Build every index of the live table that the shadow lacks; names those that its rows forbid."""
+        return shadows.build_indexes(self._session, self._reader, shadow, live)
+
+    def drop_dead_stages(self, shadow: TableRef, run_key: str, chunk_index: int | None = None) -> None:
+        """Drop what dead tries of a chunk left, its lock held; or of all chunks, the campaign held."""
+        drop_dead_stages(self._session, shadow.schema, run_key, chunk_index)
 
     def seal(self, shadow: TableRef) -> int | None:
-        """Nothing is loaded any more: drop what dead tries left, and bring a columnstore into its final form.
+        """Nothing is loaded any more: bring a columnstore into its final form.
 
         No horizon is needed: a reader of row versions that is older than the swap gets an error (3961), not half the
         rows. UNVERIFIED on SQL Server.
         """
-        owner = self.shadow_owner(shadow)
-        if owner:
-            drop_dead_stages(self._session, shadow.schema, owner)
         shadows.seal_rows(self._session, self._reader, shadow)
         return None
 
@@ -90,9 +93,14 @@ class MssqlTables:
         """Inside a transaction: lock one table against everybody, until its end."""
         swap.lock_table(self._session, self._reader, table, wait_seconds)
 
-    def swap(self, live: TargetTable, shadow: TargetTable, backup: TableRef) -> None:
-        """Inside a transaction, both locked: live → backup, shadow → live, proven equal."""
+    def swap(self, live: TargetTable, shadow: TargetTable, backup: TableRef, generation: str) -> None:
+        """Inside a transaction, both locked: live → backup, shadow → live, proven equal and marked."""
         swap.swap(self._session, self._reader, live, shadow, backup)
+        swap.mark_generation(self._session, self._reader, live.table, generation)
+
+    def drop(self, table: TableRef) -> None:
+        """Inside a transaction, the table locked: drop it."""
+        swap.drop(self._session, table)
 
     def content_digest(self, table: TableRef, contract: ColumnContract) -> str:
         """`<rows>:<sum>`, as `Source.content_digest`."""

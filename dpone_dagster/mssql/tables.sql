@@ -8,3 +8,9 @@ SELECT /* dpone:key_quality */
     (SELECT COALESCE(SUM(d.surplus), 0) FROM (
         SELECT COUNT_BIG(*) - 1 AS surplus FROM {table} WHERE {none_null} GROUP BY {key} HAVING COUNT_BIG(*) > 1
     ) AS d) AS duplicate_keys
+
+-- name: count_surplus
+-- Rows that are one too many of their key, as one unique index compares them: NULLs are equal.
+SELECT /* dpone:count_surplus */ COALESCE(SUM(d.surplus), 0) FROM (
+    SELECT COUNT_BIG(*) - 1 AS surplus FROM {table} WHERE {predicate} GROUP BY {key} HAVING COUNT_BIG(*) > 1
+) AS d

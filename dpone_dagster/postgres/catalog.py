@@ -132,6 +132,21 @@ class IndexFacts:
 
 
 @dataclass(frozen=True)
+class IndexKey:
+    """What an index compares, as the server prints it.
+
+    Attributes:
+        expressions: Of the key columns, in order.
+        predicate: Of a partial index; None for all rows.
+        nulls_distinct: Whether two rows with a NULL are different.
+    """
+
+    expressions: list[str]
+    predicate: str | None
+    nulls_distinct: bool
+
+
+@dataclass(frozen=True)
 class Catalog:
     """Everything that is known of one table."""
 
@@ -240,6 +255,12 @@ def _blockers(session: Session, table: TableRef) -> list[str]:
     row = oid.fetchone()
     rows = session.connection.execute(load("swap.sql")["blockers"], {"oid": row[0] if row else None}).fetchall()
     return list(dict.fromkeys(str(row[0]) for row in rows))
+
+
+def index_key(session: Session, schema: str, name: str) -> IndexKey:
+    """What one index compares."""
+    with joined(session), _qualified_names(session):
+        return _rows(session, IndexKey, load("catalog.sql")["index_key"], schema=schema, name=name)[0]
 
 
 def loadable_digest(session: Session, table: TableRef, *, lock: bool = False) -> tuple[int, str] | None:

@@ -69,6 +69,15 @@ LEFT JOIN pg_constraint con ON con.conindid = i.indexrelid AND con.conrelid = i.
 WHERE i.indrelid = %(oid)s
 ORDER BY x.relname
 
+-- name: index_key
+SELECT /* dpone:index_key */
+    (SELECT array_agg(pg_get_indexdef(i.indexrelid, k, false) ORDER BY k) FROM generate_series(1, i.indnkeyatts) AS k)
+        AS expressions,
+    pg_get_expr(i.indpred, i.indrelid) AS predicate,
+    NOT coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false) AS nulls_distinct
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_namespace n ON n.oid = x.relnamespace
+WHERE n.nspname = %(schema)s AND x.relname = %(name)s
+
 -- name: dependents
 -- Whatever follows the table by its object id and not by its name, except the parts that the contract describes.
 WITH table_itself AS (

@@ -9,7 +9,7 @@ from typing import LiteralString
 from psycopg import sql
 
 from dpone_dagster.campaign.names import TableRef, derived_name, digest_of
-from dpone_dagster.postgres.catalog import Catalog, ColumnFacts, IndexFacts, identifier
+from dpone_dagster.postgres.catalog import Catalog, ColumnFacts, IndexFacts, IndexKey, identifier
 
 _OWNER_KEY = "dpone_shadow_of"
 _REPLICA_IDENTITY: dict[str, LiteralString] = {"d": "DEFAULT", "n": "NOTHING", "f": "FULL"}
@@ -77,8 +77,7 @@ def create_index(table: TableRef, name: str, index: IndexFacts) -> Iterator[sql.
     """The statements that build one index, and its key constraint, as the live table has it."""
     own = sql.Identifier(table.schema, name)
     unique = sql.SQL("UNIQUE " if index.unique else "")
-    # The body is the server's own text, printed with every name qualified.
-    body = sql.SQL(index.body.replace("{", "{{").replace("}", "}}")).format()
+    body = _text(index.body)
     yield sql.SQL("CREATE {}INDEX {} ON {} USING {} /* dpone:build_index */").format(
         unique, sql.Identifier(name), identifier(table), body
     )
@@ -95,6 +94,27 @@ def create_index(table: TableRef, name: str, index: IndexFacts) -> Iterator[sql.
         yield sql.SQL("ALTER TABLE {} CLUSTER ON {}").format(identifier(table), sql.Identifier(name))
     if index.replica_identity:
         yield sql.SQL("ALTER TABLE {} REPLICA IDENTITY USING INDEX {}").format(identifier(table), sql.Identifier(name))
+
+
+def count_surplus(table: TableRef, key: IndexKey) -> sql.Composed:
+    """Count the rows that are one too many of their key, as one index would compare them."""
+    parts = [_text(text) for text in key.expressions]
+    rows = [sql.SQL("({})").format(_text(key.predicate))] if key.predicate is not None else []
+    if key.nulls_distinct:
+        rows += [sql.SQL("({}) IS NOT NULL").format(part) for part in parts]
+    return sql.SQL(
+        "SELECT /* dpone:count_surplus */ coalesce(sum(surplus), 0)::bigint FROM ("
+        "SELECT count(*) - 1 AS surplus FROM {} WHERE {} GROUP BY {} HAVING count(*) > 1) AS d"
+    ).format(
+        identifier(table),
+        sql.SQL(" AND ").join(rows) if rows else sql.SQL("true"),
+        sql.SQL(", ").join(sql.SQL("({})").format(part) for part in parts),
+    )
+
+
+def _text(text: str) -> sql.Composed:
+    """SQL that the server itself has printed, with every name qualified."""
+    return sql.SQL(text.replace("{", "{{").replace("}", "}}")).format()
 
 
 def drop_index(table: TableRef, index: IndexFacts) -> sql.Composed:
@@ -117,6 +137,11 @@ def rename_table(table: TableRef, name: str) -> sql.Composed:
     return sql.SQL("ALTER TABLE {} RENAME TO {} /* dpone:rename_table */").format(
         identifier(table), sql.Identifier(name)
     )
+
+
+def drop_table(table: TableRef) -> sql.Composed:
+    """Drop a table that nothing depends on."""
+    return sql.SQL("DROP TABLE {} RESTRICT /* dpone:drop_table */").format(identifier(table))
 
 
 def rename_index(schema: str, old: str, new: str) -> sql.Composed:

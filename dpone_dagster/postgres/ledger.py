@@ -53,6 +53,7 @@ class PostgresLedger:
         """Whether the state tables are there, at a version this program can use.
 
         Raises:
+            StateVersionOlder: An older program made them.
             StateVersionNewer: A newer program made them.
         """
         return provisioning.provisioned(self._session, self._schema)
@@ -69,7 +70,7 @@ class PostgresLedger:
         return None if row is None else campaign_record(row)
 
     def unfinished(self, target: TableRef) -> list[str]:
-        """Run keys of the target's campaigns that are neither published nor cancelled, by run key."""
+        """Run keys of the target's campaigns that are neither published, rolled back nor cancelled, by run key."""
         rows = self._statements.rows("unfinished", target_schema=target.schema, target_name=target.name)
         return [row["run_key"] for row in rows]
 

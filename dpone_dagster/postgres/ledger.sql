@@ -13,7 +13,7 @@ FROM {schema}.__dpone__backfill_campaigns WHERE run_key = %(run_key)s FOR UPDATE
 -- name: unfinished
 SELECT /* dpone:unfinished_campaigns */ run_key FROM {schema}.__dpone__backfill_campaigns
 WHERE target_schema = %(target_schema)s AND target_name = %(target_name)s
-  AND phase NOT IN ('published', 'handoff_committed', 'cancelled')
+  AND phase NOT IN ('published', 'handoff_committed', 'rolled_back', 'cancelled')
 ORDER BY run_key
 
 -- name: create_campaign

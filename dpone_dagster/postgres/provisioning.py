@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from psycopg import pq, sql
 
-from dpone_dagster.campaign.errors import DponeError, StateVersionNewer
+from dpone_dagster.campaign.errors import DponeError, StateVersionNewer, StateVersionOlder
 from dpone_dagster.campaign.names import STATE_SCHEMA_VERSION_TABLE, state_lock
 from dpone_dagster.postgres.fence import lock_key
 from dpone_dagster.postgres.queries import load, statement
 from dpone_dagster.postgres.session import Session, translated
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 _FILE = "schema.sql"
 
 
@@ -22,10 +22,14 @@ def provisioned(session: Session, schema: str) -> bool:
         schema: Their schema.
 
     Raises:
+        StateVersionOlder: An older program made them.
         StateVersionNewer: A newer program made them.
     """
     with translated():
-        return _version(session, schema) == STATE_VERSION
+        found = _version(session, schema)
+    if 0 < found < STATE_VERSION:
+        raise StateVersionOlder(f"state schema {schema} has version {found}, this program needs {STATE_VERSION}")
+    return found == STATE_VERSION
 
 
 def provision(session: Session, schema: str) -> None:

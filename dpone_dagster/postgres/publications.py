@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-from typing import Any
-
 from psycopg import errors as pg
 
-from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRefused
+from dpone_dagster.campaign.errors import GenerationStale
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.campaign.receipts import PublicationReceipt
-from dpone_dagster.campaign.staterows import anchor_of, anchor_row
-from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor
+from dpone_dagster.campaign.receipts import Kind, PublicationReceipt
+from dpone_dagster.campaign.staterows import (
+    anchor_row,
+    checkpoint_of,
+    checkpoint_row,
+    publication_of,
+    publication_row,
+)
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor, prove_handoff_pair
 from dpone_dagster.postgres.session import Session, translated
 from dpone_dagster.postgres.staterows import StateRows
-
-_RECEIPT_FIELDS = tuple(field.name for field in fields(PublicationReceipt))
 
 
 class PostgresPublications:
@@ -32,21 +33,25 @@ class PostgresPublications:
 
     def head(self, target: TableRef) -> PublicationReceipt | None:
         """The latest receipt of the target."""
-        return _receipt(self._statements.row("head", target=str(target)))
+        return publication_of(self._statements.row("head", target=str(target)))
 
-    def of_campaign(self, run_key: str) -> PublicationReceipt | None:
-        """The publication of a campaign, if it was made."""
-        return _receipt(self._statements.row("of_campaign", run_key=run_key))
+    def of_campaign(self, run_key: str, kind: Kind = "publish") -> PublicationReceipt | None:
+        """The publication of a campaign, or its rollback, if it was made."""
+        return publication_of(self._statements.row("of_campaign", run_key=run_key, kind=kind))
+
+    def receipt(self, receipt_id: str) -> PublicationReceipt | None:
+        """The receipt of this id."""
+        return publication_of(self._statements.row("receipt", receipt_id=receipt_id))
 
     def record(self, receipt: PublicationReceipt) -> None:
         """Insert, in the swap's transaction; its time is the server's.
 
         Raises:
-            GenerationStale: The position in the history is taken, or the campaign is published already.
+            GenerationStale: The position in the history is taken, or the campaign is published or rolled back already.
         """
         with translated():
             try:
-                self._statements.execute("record", **asdict(receipt))
+                self._statements.execute("record", **publication_row(receipt))
             except pg.UniqueViolation:
                 raise GenerationStale(
                     f"publication {receipt.sequence} of {receipt.target} was recorded by another session"
@@ -56,10 +61,14 @@ class PostgresPublications:
         """CAS head pending → closed; False if it was not the pending head."""
         return self._statements.moved("close_head", receipt_id=receipt_id)
 
+    def record_drop(self, receipt_id: str, approved_by: str) -> bool:
+        """CAS: the backup that this receipt names is dropped; False if that was recorded before."""
+        return self._statements.moved("record_drop", receipt_id=receipt_id, approved_by=approved_by)
+
     def checkpoint(self, target: TableRef, generation: str) -> Checkpoint | None:
         """The checkpoint of one generation."""
         row = self._statements.row("checkpoint", target=str(target), generation=generation)
-        return None if row is None else _checkpoint(row)
+        return None if row is None else checkpoint_of(row)
 
     def handoff_owner(self, handoff_id: str) -> tuple[str, str] | None:
         """(source, target) that the handoff id was first used for."""
@@ -72,27 +81,18 @@ class PostgresPublications:
         Raises:
             HandoffRefused: The handoff id was used for another source or target.
         """
-        pair = (source, checkpoint.target)
-        self._statements.moved(
-            "claim_handoff", handoff_id=checkpoint.handoff_id, source=source, target=checkpoint.target
-        )
+        values = {**checkpoint_row(checkpoint), "source": source}
+        self._statements.moved("claim_handoff", **values)
         owner = self.handoff_owner(checkpoint.handoff_id)
-        if owner is None or owner != pair:
-            named = " → ".join(owner) if owner else "nobody"
-            raise HandoffRefused(f"handoff_id `{checkpoint.handoff_id}` belongs to {named}")
-        values = {
-            "generation": checkpoint.generation,
-            "publication_receipt": checkpoint.publication_receipt,
-            "revision": checkpoint.revision,
-            "reconciled": checkpoint.reconciled,
-            **anchor_row(checkpoint.anchor),
-        }
-        if self._statements.moved(
-            "seed", target=checkpoint.target, handoff_id=checkpoint.handoff_id, source=source, **values
-        ):
+        prove_handoff_pair(checkpoint.handoff_id, owner, (source, checkpoint.target))
+        if self._statements.moved("seed", **values):
             return True
-        there = self._statements.row("checkpoint", target=checkpoint.target, generation=checkpoint.generation)
-        return there is not None and _checkpoint(there) == checkpoint
+        there = self._statements.row("checkpoint", **values)
+        return there is not None and checkpoint_of(there) == checkpoint
+
+    def reopen_checkpoint(self, target: TableRef, generation: str) -> bool:
+        """Its generation is live again: the next increment reconciles keys. False if there is no checkpoint."""
+        return self._statements.moved("reopen", target=str(target), generation=generation)
 
     def advance_checkpoint(self, checkpoint: Checkpoint, to: Anchor, *, reconciled: bool) -> bool:
         """CAS on the revision; never backwards, never to another server's ids."""
@@ -119,22 +119,3 @@ class PostgresPublications:
         """Where handoff and increments of a generation have put its checkpoint, as far as the audit rows tell."""
         rows = self._statements.rows("recorded_anchors", generation=generation)
         return [RecordedAnchor.from_facts(row) for row in rows]
-
-
-def _receipt(row: dict[str, Any] | None) -> PublicationReceipt | None:
-    return None if row is None else PublicationReceipt(**{name: row[name] for name in _RECEIPT_FIELDS})
-
-
-def _checkpoint(row: dict[str, Any]) -> Checkpoint:
-    anchor = anchor_of(row)
-    if anchor is None:
-        raise DponeError(f"the checkpoint of {row['target']} has no anchor")
-    return Checkpoint(
-        handoff_id=row["handoff_id"],
-        target=row["target"],
-        generation=row["generation"],
-        publication_receipt=row["publication_receipt"],
-        anchor=anchor,
-        revision=row["revision"],
-        reconciled=row["reconciled"],
-    )

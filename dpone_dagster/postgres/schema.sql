@@ -211,3 +211,23 @@ CREATE TABLE {schema}.__dpone__load_steps (
 );
 
 CREATE INDEX __dpone__load_steps_load ON {schema}.__dpone__load_steps (load_id);
+
+-- name: version_2
+/* dpone:state_upgrade 2 */
+ALTER TABLE {schema}.__dpone__backfill_campaigns
+    DROP CONSTRAINT __dpone__backfill_campaigns_phase_check,
+    ADD CONSTRAINT __dpone__backfill_campaigns_phase_check CHECK (phase IN (
+        'planned', 'prepared', 'loading', 'recoverable', 'sealed', 'validated', 'blocked', 'published',
+        'handoff_committed', 'rolled_back', 'cancelled'
+    ));
+
+ALTER TABLE {schema}.__dpone__publications
+    ADD COLUMN reason text,
+    ADD COLUMN backup_dropped_at timestamptz,
+    ADD COLUMN backup_dropped_by text,
+    ADD CHECK (kind <> 'rollback' OR num_nulls(approved_by, reason) = 0),
+    ADD CHECK ((backup_dropped_at IS NULL) = (backup_dropped_by IS NULL));
+
+-- A campaign is rolled back once.
+CREATE UNIQUE INDEX __dpone__publications_rollback ON {schema}.__dpone__publications (run_key)
+    WHERE kind = 'rollback';

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from psycopg import errors as pg
 
-from dpone_dagster.campaign.errors import CatalogDrift, DponeError, ShadowForeign, ValidationBlocked
+from dpone_dagster.campaign.errors import CatalogDrift, DponeError, ShadowForeign
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.ports import ShadowHandle, TargetTable
+from dpone_dagster.ports import IndexViolation, ShadowHandle, TargetTable
 from dpone_dagster.postgres import ddl
 from dpone_dagster.postgres.catalog import (
     Catalog,
     IndexFacts,
     differences,
+    index_key,
     joined,
     loadable_digest,
     owner_comment,
@@ -68,11 +69,13 @@ def _prove_loadable(session: Session, live: Catalog, shadow: TableRef) -> None:
         raise CatalogDrift(f"{shadow} does not have the shape of {live.table}: {', '.join(found)} differ")
 
 
-def build_indexes(session: Session, shadow: TableRef, live: TargetTable) -> None:
+def build_indexes(session: Session, shadow: TableRef, live: TargetTable) -> list[IndexViolation]:
     """Build what the shadow lacks, each index in a transaction of its own, so that a retry keeps what is built.
 
+    Returns:
+        The unique indexes that could not be built for the rows' sake.
+
     Raises:
-        ValidationBlocked: A unique index of the live table finds duplicates in the shadow.
         CatalogDrift: The finished shadow is not like the live table.
     """
     model = read_catalog(session, live.table)
@@ -81,9 +84,13 @@ def build_indexes(session: Session, shadow: TableRef, live: TargetTable) -> None
     wanted = {ddl.carried_name(shadow, index.name): index for index in model.indexes}
     _drop_strangers(session, shadow, wanted)
     present = {index.name for index in _catalog_of(session, shadow).indexes}
-    for name, index in wanted.items():
-        if name not in present:
-            _build(session, shadow, name, index)
+    violated = [
+        _violation(session, shadow, live, index)
+        for name, index in wanted.items()
+        if name not in present and not _build(session, shadow, name, index)
+    ]
+    if violated:
+        return violated
     identity = ddl.replica_identity(shadow, model.relation.replica_identity)
     if (
         identity is not None
@@ -94,6 +101,14 @@ def build_indexes(session: Session, shadow: TableRef, live: TargetTable) -> None
     found = differences(model.contract(), _catalog_of(session, shadow).contract())
     if found:
         raise CatalogDrift(f"{shadow} does not have the shape of {live.table}: {', '.join(found)} differ")
+    return []
+
+
+def _violation(session: Session, shadow: TableRef, live: TargetTable, index: IndexFacts) -> IndexViolation:
+    query = ddl.count_surplus(shadow, index_key(session, live.table.schema, index.name))
+    with joined(session):
+        row = session.connection.execute(query).fetchone()
+    return IndexViolation(index.name, int(row[0]) if row else 0)
 
 
 def _catalog_of(session: Session, shadow: TableRef) -> Catalog:
@@ -112,7 +127,8 @@ def _drop_strangers(session: Session, shadow: TableRef, wanted: dict[str, IndexF
                 session.connection.execute(ddl.drop_index(shadow, index))
 
 
-def _build(session: Session, shadow: TableRef, name: str, index: IndexFacts) -> None:
+def _build(session: Session, shadow: TableRef, name: str, index: IndexFacts) -> bool:
+    """Build one index; False if it is unique and the rows are not. The server's error would show their values."""
     try:
         with joined(session):
             before = set_local(session, "default_tablespace", index.tablespace or "")
@@ -121,8 +137,6 @@ def _build(session: Session, shadow: TableRef, name: str, index: IndexFacts) -> 
             set_local(session, "default_tablespace", before)
     except DponeError as error:
         if isinstance(error.__cause__, pg.UniqueViolation):
-            # The server's detail shows the key's values, so only the index is named.
-            raise ValidationBlocked(
-                f"the rows loaded violate the unique index {index.name} of the live table"
-            ) from None
+            return False
         raise
+    return True

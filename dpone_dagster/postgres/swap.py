@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from psycopg import errors as pg
 from psycopg import sql
 
-from dpone_dagster.campaign.errors import CatalogDrift, PublicationBlocked
+from dpone_dagster.campaign.errors import BackupRefused, CatalogDrift, PublicationBlocked
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import TargetTable
@@ -61,6 +61,19 @@ def swap(session: Session, live: TargetTable, shadow: TargetTable, backup: Table
         for statement in ddl.carry(old, now):
             session.connection.execute(statement)
         _prove_carried(old, _present(session, live.table))
+
+
+def drop(session: Session, table: TableRef) -> None:
+    """Inside a transaction, the table locked: drop it.
+
+    Raises:
+        BackupRefused: Something depends on it.
+    """
+    with joined(session):
+        try:
+            session.connection.execute(ddl.drop_table(table))
+        except pg.DependentObjectsStillExist as error:
+            raise BackupRefused(f"{error.diag.message_primary}: {error.diag.message_detail}") from error
 
 
 def _present(session: Session, table: TableRef) -> Catalog:

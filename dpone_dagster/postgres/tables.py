@@ -11,7 +11,7 @@ from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.receipts import ChunkReceipt
-from dpone_dagster.ports import ChunkWrite, KeyQuality, RowStream, ShadowHandle, TargetTable
+from dpone_dagster.ports import ChunkWrite, IndexViolation, KeyQuality, RowStream, ShadowHandle, TargetTable
 from dpone_dagster.postgres import catalog, swap
 from dpone_dagster.postgres import horizon as horizons
 from dpone_dagster.postgres import shadow as shadows
@@ -29,6 +29,9 @@ class PostgresTables:
         session: The connection that also holds the locks.
         state_schema: Where the state tables are, for the receipts.
     """
+
+    # There is no place for a mark that would not alter a live table: a comment is its owner's.
+    marks_generations = False
 
     def __init__(self, session: Session, state_schema: str) -> None:
         self._session = session
@@ -65,9 +68,12 @@ class PostgresTables:
         null_keys, duplicate_keys = self._one(query)
         return KeyQuality(int(null_keys), int(duplicate_keys))
 
-    def build_indexes(self, shadow: TableRef, live: TargetTable) -> None:
-        """Build every index and key of the live table that the shadow lacks; idempotent."""
-        shadows.build_indexes(self._session, shadow, live)
+    def build_indexes(self, shadow: TableRef, live: TargetTable) -> list[IndexViolation]:
+        """Build every index and key of the live table that the shadow lacks; names those that its rows forbid."""
+        return shadows.build_indexes(self._session, shadow, live)
+
+    def drop_dead_stages(self, shadow: TableRef, run_key: str, chunk_index: int | None = None) -> None:
+        """Rows go into the shadow without a stage, so no try leaves one."""
 
     def seal(self, shadow: TableRef) -> int | None:  # noqa: ARG002 - the snapshot is the database's, not the table's
         """Take the horizon that readers may not be older than at the swap."""
@@ -81,9 +87,19 @@ class PostgresTables:
         """Inside a transaction: lock one table against everybody, until its end."""
         swap.lock_table(self._session, table, wait_seconds)
 
-    def swap(self, live: TargetTable, shadow: TargetTable, backup: TableRef) -> None:
+    def swap(
+        self,
+        live: TargetTable,
+        shadow: TargetTable,
+        backup: TableRef,
+        generation: str,  # noqa: ARG002 - see `marks_generations`
+    ) -> None:
         """Inside a transaction, both locked: live → backup, shadow → live, proven equal."""
         swap.swap(self._session, live, shadow, backup)
+
+    def drop(self, table: TableRef) -> None:
+        """Inside a transaction, the table locked: drop it."""
+        swap.drop(self._session, table)
 
     def content_digest(self, table: TableRef, contract: ColumnContract) -> str:
         """`<rows>:<sum>`, as `Source.content_digest`."""

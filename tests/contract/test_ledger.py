@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from dpone_dagster.campaign.errors import CatalogDrift, DponeError, Finding, StateVersionNewer
+from dpone_dagster.campaign.errors import CatalogDrift, DponeError, Finding, StateVersionNewer, StateVersionOlder
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Claim, Phase
 from dpone_dagster.campaign.receipts import ReceiptTotals
 from dpone_dagster.campaign.selection import ChunkSelection
+from dpone_dagster.mssql import provisioning as mssql_provisioning
+from dpone_dagster.postgres import provisioning as postgres_provisioning
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import RUN_KEY, TARGET, campaign, claim, plan, receipt, start, worker
 
@@ -73,6 +75,26 @@ def test_state_of_a_newer_program_is_refused(target: Parts, adapter: Adapter) ->
         target.ledger.provisioned()
     with pytest.raises(StateVersionNewer):
         target.ledger.provision()
+
+
+def test_state_of_an_older_program_is_upgraded_and_keeps_its_rows(
+    target: Parts, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (postgres_provisioning, mssql_provisioning):
+        monkeypatch.setattr(module, "STATE_VERSION", 1)
+    record = start(target)
+    monkeypatch.undo()
+    with pytest.raises(StateVersionOlder, match="version 1"):
+        target.ledger.provisioned()
+    target.ledger.provision()
+    assert target.ledger.provisioned()
+    upgraded = adapter.target().ledger.campaign(RUN_KEY)
+    assert upgraded is not None
+    assert replace(upgraded, created_at=None, updated_at=None) == record
+    for old, new in ((Phase.SEALED, Phase.VALIDATED), (Phase.VALIDATED, Phase.PUBLISHED)):
+        target.ledger.move(RUN_KEY, frozenset({Phase.PREPARED}), Phase.SEALED)
+        assert target.ledger.move(RUN_KEY, frozenset({old}), new)
+    assert target.ledger.move(RUN_KEY, frozenset({Phase.PUBLISHED}), Phase.ROLLED_BACK, stop_reason="rolled back")
 
 
 # ---------------------------------------------------------------- campaign

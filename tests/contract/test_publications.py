@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dpone_dagster.campaign.errors import DponeError, GenerationStale, HandoffRefused
+from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.watermark import Anchor, RecordedAnchor, anchor_facts
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import ANCHOR, SERVER, TARGET, checkpoint, publication
@@ -48,14 +49,61 @@ def test_history_cannot_fork(adapter: Adapter, target: Parts) -> None:
     assert head.sequence == 2
 
 
-def test_a_campaign_is_published_once_and_rolled_back_at_will(target: Parts) -> None:
+def undone(sequence: int) -> PublicationReceipt:
+    """The rollback of the first publication."""
+    words = {"approved_by": "ada", "reason": "naïve 😀"}
+    return publication(sequence, run_key="run-key-1", kind="rollback", head="closed", handoff_id=None, **words)
+
+
+def test_a_campaign_is_published_once_and_rolled_back_once(target: Parts) -> None:
     target.publications.record(publication(1))
     with pytest.raises(GenerationStale):
         target.publications.record(publication(2, run_key="run-key-1"))
-    target.publications.record(publication(2, run_key="run-key-1", kind="rollback", head="closed", handoff_id=None))
+    assert target.publications.of_campaign("run-key-1", "rollback") is None
+    target.publications.record(undone(2))
     published = target.publications.of_campaign("run-key-1")
     assert published is not None
     assert published.sequence == 1
+    rolled_back = target.publications.of_campaign("run-key-1", "rollback")
+    assert rolled_back is not None
+    assert replace(rolled_back, published_at=None) == undone(2)
+    assert target.publications.receipt("publication-2") == rolled_back
+    assert target.publications.receipt("publication-9") is None
+    with pytest.raises(GenerationStale):
+        target.publications.record(undone(3))
+
+
+@pytest.mark.parametrize("missing", ["approved_by", "reason"])
+def test_a_rollback_without_a_name_or_a_reason_is_not_recorded(target: Parts, missing: str) -> None:
+    target.publications.record(publication(1))
+    with pytest.raises(DponeError):
+        target.publications.record(replace(undone(2), **{missing: None}))
+    assert target.publications.of_campaign("run-key-1", "rollback") is None
+
+
+def test_a_dropped_backup_is_recorded_once(target: Parts) -> None:
+    target.publications.record(publication(1))
+    assert target.publications.record_drop("publication-1", "grace")
+    assert not target.publications.record_drop("publication-1", "somebody else")
+    assert not target.publications.record_drop("publication-2", "grace")
+    receipt = target.publications.receipt("publication-1")
+    assert receipt is not None
+    assert receipt.backup_dropped_by == "grace"
+    assert receipt.backup_dropped_at is not None
+    assert receipt.backup_dropped_at.tzinfo is not None
+
+
+def test_a_checkpoint_whose_generation_is_live_again_reconciles_first(target: Parts) -> None:
+    target.publications.record(publication(1))
+    first = checkpoint(1, reconciled=True)
+    target.publications.seed_checkpoint(first, "oltp/orders")
+    assert not target.publications.reopen_checkpoint(TARGET, "generation-2")
+    assert target.publications.reopen_checkpoint(TARGET, "generation-1")
+    again = replace(first, revision=2, reconciled=False)
+    assert target.publications.checkpoint(TARGET, "generation-1") == again
+    # An increment that had passed its gate before is too late.
+    assert not target.publications.advance_checkpoint(first, LATER, reconciled=True)
+    assert target.publications.advance_checkpoint(again, LATER, reconciled=True)
 
 
 def test_a_receipt_of_a_transaction_that_failed_is_not_there(target: Parts) -> None:

@@ -6,18 +6,22 @@ readers of row versions see during the swap.
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
-from dpone_dagster.campaign.errors import CampaignActive, KeyInvalid, PublicationBlocked
+from dpone_dagster.campaign.errors import CampaignActive, GenerationStale, KeyInvalid, PublicationBlocked
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.engine.increment import increment_gate, run_increment
 from dpone_dagster.engine.inspect import doctor, status
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
+from dpone_dagster.engine.rollback import preview_rollback
 from dpone_dagster.engine.validate import validate
 from dpone_dagster.mssql.session import Session
+from dpone_dagster.mssql.stages import stage_prefix
 from tests.engine.campaign import Seen, finish, lane, load
-from tests.mssql_orders import MssqlOrders
+from tests.mssql_orders import TARGET_COLUMNS, MssqlOrders
 
 
 @pytest.fixture
@@ -87,6 +91,114 @@ def test_a_receipt_without_its_ledger_row_is_replayed_without_reading_the_source
     seen = Seen()
     lane(orders, seen, run_id="run-2")
     assert (seen.done, seen.replayed) == ([], [3])
+
+
+def dead_stage(orders: MssqlOrders, chunk_index: int) -> str:
+    """A stage as a try that died leaves it."""
+    name = f"{stage_prefix(orders.spec.run_key)}c{chunk_index}_e1_t0"
+    orders.on_target(f"CREATE TABLE landing.[{name}] (c0 int)")
+    return name
+
+
+def test_stages_of_dead_tries_go_with_the_next_claim_and_the_publication(
+    orders: MssqlOrders, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dpone_dagster.mssql.stages")
+    prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    dead, in_use, other = dead_stage(orders, 0), dead_stage(orders, 1), dead_stage(orders, 9)
+    writer = Session(orders.target_url, "dying writer")
+    with writer.transaction():
+        writer.execute(f"INSERT INTO landing.[{in_use}] VALUES (1)")
+        seen = Seen()
+        lane(orders, seen)
+        assert sorted(seen.done) == list(range(4))  # a stage that cannot be dropped keeps no claim back
+        assert f"{in_use} stays for now" in caplog.text
+    assert dead not in left_behind(orders)
+    assert {in_use, other} < set(left_behind(orders))
+
+    assert validate(orders.spec, orders.connector, "run-1").passed
+    assert left_behind(orders) == [orders.spec.shadow.name]
+    dead, in_use = dead_stage(orders, 0), dead_stage(orders, 1)
+    with writer.transaction():
+        writer.execute(f"INSERT INTO landing.[{in_use}] VALUES (1)")
+        publish(orders.spec, orders.connector, "run-1")
+    writer.close()
+    assert left_behind(orders) == [in_use]
+    assert orders.target_rows() == orders.source_rows()
+
+
+def test_a_receipt_replayed_by_the_next_claimer_leaves_no_stage(orders: MssqlOrders) -> None:
+    load(orders)
+    orders.on_target(
+        "UPDATE system.__dpone__backfill_chunks "
+        "SET state = N'running', receipt_id = NULL, lease_expires_at = SYSUTCDATETIME() WHERE chunk_index = 3"
+    )
+    stage = dead_stage(orders, 3)
+    seen = Seen()
+    lane(orders, seen, run_id="run-2")
+    assert seen.replayed == [3]
+    assert stage not in left_behind(orders)
+
+
+# ---------------------------------------------------------------- generation
+
+
+MARK = """
+    EXEC sp_addextendedproperty @name = N'dpone_generation', @value = N'{0}',
+    @level0type = N'SCHEMA', @level0name = N'landing', @level1type = N'TABLE', @level1name = N'orders'
+"""
+
+
+@pytest.mark.parametrize("forged", [None, "00000000-0000-0000-0000-000000000001"])
+def test_an_object_id_that_is_used_again_is_no_generation(orders: MssqlOrders, forged: str | None) -> None:
+    """As if the live table had been dropped and another one had been given its object id: only its mark differs."""
+    load(orders)
+    finish(orders)
+    orders.backfill["backfill_id"] = "orders_2"
+    load(orders)
+    live = orders.target_rows()
+    orders.on_target(
+        "EXEC sp_dropextendedproperty @name = N'dpone_generation', @level0type = N'SCHEMA', "
+        "@level0name = N'landing', @level1type = N'TABLE', @level1name = N'orders'"
+    )
+    if forged:
+        orders.on_target(MARK.format(forged))
+    assert "replaced by hand" in str(increment_gate(orders.spec, orders.connector))
+    evidence = validate(orders.spec, orders.connector, "run-2")
+    assert [check.name for check in evidence.checks if not check.passed] == ["catalog"]
+    # After validation too, under the locks of the publication.
+    orders.on_target("UPDATE system.__dpone__backfill_campaigns SET phase = N'validated' WHERE phase = N'blocked'")
+    with pytest.raises(GenerationStale, match="was replaced"):
+        publish(orders.spec, orders.connector, "run-2")
+    assert orders.target_rows() == live
+    orders.backfill["backfill_id"] = "orders_1"
+    with pytest.raises(GenerationStale, match="not the table of publication"):
+        preview_rollback(orders.spec, orders.connector)
+
+
+def test_a_copied_mark_is_no_generation_either(orders: MssqlOrders) -> None:
+    load(orders)
+    generation = finish(orders).generation
+    orders.backfill["backfill_id"] = "orders_2"
+    load(orders)
+    orders.on_target("DROP TABLE landing.orders")
+    orders.on_target(f"CREATE TABLE landing.orders ({TARGET_COLUMNS})")
+    orders.on_target(MARK.format(generation))
+    (red,) = [c for c in validate(orders.spec, orders.connector, "run-2").checks if not c.passed]
+    assert "was replaced" in red.problem
+
+
+def test_every_published_table_bears_the_generation_of_its_receipt(orders: MssqlOrders) -> None:
+    load(orders)
+    receipt = finish(orders)
+    connection = orders.connector.target("test")
+    live = connection.tables.describe(orders.spec.target)
+    connection.close()
+    assert live is not None
+    assert live.generation == receipt.generation
+
+
+# ---------------------------------------------------------------- what stops a campaign
 
 
 def test_keys_that_the_target_takes_for_equal_block_the_publication(orders: MssqlOrders) -> None:

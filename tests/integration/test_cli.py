@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from dagster import DagsterInstance, DagsterRun
 
+from tests.engine.campaign import finish, load
 from tests.orders import Orders
 
 PATIENCE_SECONDS = 120
@@ -248,3 +249,29 @@ def test_refusals_exit_2_and_create_nothing(operator: Operator, spoil: Callable[
     assert "hunter2" not in done.stdout + done.stderr
     assert operator.state() == {}
     assert not (operator.folder / ".dpone").exists()
+
+
+def test_rollback_and_drop_backup_are_previews_until_somebody_answers_for_them(operator: Operator) -> None:
+    old = operator.orders.target_rows()
+    load(operator.orders)
+    finish(operator.orders)
+    before = operator.state()
+    preview = operator.json("rollback")
+    assert (preview["preview"], preview["checkpoint"]) == (True, None)
+    assert operator.json("rollback", "--yes") == operator.json("rollback", "--approved-by", "ada") == preview
+    assert operator.json("drop-backup", "--yes")["preview"] is True
+    without_reason = operator.run("rollback", "--yes", "--approved-by", "ada")
+    assert (without_reason.returncode, "--reason" in without_reason.stderr) == (2, True)
+    assert operator.state() == before
+
+    done = operator.json("rollback", "--yes", "--approved-by", "ada", "--reason", "wrong prices")
+    assert done == done | {"preview": False, "approved_by": "ada", "reason": "wrong prices", "rows": len(old)}
+    assert operator.orders.target_rows() == old
+    again = operator.json("rollback", "--yes", "--approved-by", "ada", "--reason", "twice", exit_code=2)
+    assert again["error"]["code"] == "ROLLBACK_REFUSED"
+    refused = operator.json("resume", exit_code=2)["error"]
+    assert (refused["code"], "new `backfill_id`" in refused["next_step"]) == ("CAMPAIGN_ROLLED_BACK", True)
+    assert operator.json("status")["backfill"]["publication"]["rollback"]["approved_by"] == "ada"
+    assert "rolled back by ada: wrong prices" in operator.run("status").stdout
+    assert operator.json("drop-backup", "--yes", "--approved-by", "grace")["backup"] == done["rolled_back"]
+    assert operator.orders.tables() == ["orders"]

@@ -230,6 +230,7 @@ def test_a_session_that_is_ended_meanwhile_leaves_nothing_and_frees_its_locks(
     assert other.fence.try_lock_chunk(RUN_KEY, 3)
     # The stage that was left is dropped by the next claimer.
     assert other.fence.lock_campaign(RUN_KEY, "shared", 1)
+    other.tables.drop_dead_stages(SHADOW, RUN_KEY, 3)
     other.tables.write_chunk(CLAIM, write_of(handle), Rows([10]))
     assert kept(other) == (10, 1, 0)
 
@@ -253,7 +254,7 @@ def test_stages_of_dead_tries_are_dropped_and_those_of_others_are_not(
         run(target, f"CREATE TABLE landing.[{name}] (c0 int)")
     drop_dead_stages(target.session, "landing", RUN_KEY, 3)
     assert sorted(stages(target))[1:] == sorted([chunk_33, chunk_4])
-    target.tables.seal(SHADOW)
+    target.tables.drop_dead_stages(SHADOW, RUN_KEY)
     assert stages(target) == ["__dpone_stage_0000000000000000_c3_e1_t0"]
 
 

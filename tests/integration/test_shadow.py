@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpone_dagster.campaign.errors import CatalogDrift, ShadowForeign, ValidationBlocked
+from dpone_dagster.campaign.errors import CatalogDrift, ShadowForeign
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.ports import ShadowHandle, TargetTable
+from dpone_dagster.ports import IndexViolation, ShadowHandle, TargetTable
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.tables import PostgresTables
 
@@ -183,12 +183,33 @@ def test_an_index_too_many_is_drift(session: Session, tables: PostgresTables) ->
     assert "foreign_one" in index_oids(session)
 
 
-def test_duplicates_under_a_unique_index_block_and_show_no_value(session: Session, tables: PostgresTables) -> None:
+def test_duplicates_under_a_unique_index_are_counted_and_the_index_is_named(
+    session: Session, tables: PostgresTables
+) -> None:
     create(session, tables)
-    run(session, "INSERT INTO landing.orders_shadow VALUES (1, 'secretname', 'p'), (2, 'secretname', 'q')")
-    with pytest.raises(ValidationBlocked, match="orders_ident") as caught:
-        tables.build_indexes(SHADOW, live_of(tables))
-    assert "secretname" not in str(caught.value)
+    run(session, "INSERT INTO landing.orders_shadow VALUES (1, 'same', 'p'), (2, 'same', 'q'), (3, 'same', 'r')")
+    assert tables.build_indexes(SHADOW, live_of(tables)) == [IndexViolation("orders_ident", 2)]
+    run(session, "DELETE FROM landing.orders_shadow WHERE id > 1")
+    assert tables.build_indexes(SHADOW, live_of(tables)) == []
+
+
+@pytest.mark.parametrize(
+    ("definition", "rows", "surplus"),
+    [
+        ("(lower(name))", "(1, 'a{}%s'), (2, 'A{}%s'), (3, 'b')", 1),
+        ("(name) WHERE id > 5 AND name <> '{x}%s'", "(1, 'a'), (2, 'a')", None),
+        ("(name) WHERE id > 5 AND name <> '{x}%s'", "(1, 'a'), (6, 'a'), (7, 'a')", 1),
+        ("(name, big) INCLUDE (id)", "(1, 'a'), (2, 'a')", None),  # a NULL is like no other one
+    ],
+)
+def test_duplicates_are_those_that_the_index_means(
+    session: Session, tables: PostgresTables, definition: str, rows: str, surplus: int | None
+) -> None:
+    run(session, f'CREATE UNIQUE INDEX "odd ""{{x}}" ON landing.orders {definition}')
+    create(session, tables)
+    run(session, f"INSERT INTO landing.orders_shadow (id, name) VALUES {rows}")
+    found = [v for v in tables.build_indexes(SHADOW, live_of(tables)) if v.index == 'odd "{x}']
+    assert found == ([] if surplus is None else [IndexViolation('odd "{x}', surplus)])
 
 
 def test_key_quality_counts_nulls_and_surplus_rows_as_the_column_compares(

@@ -92,7 +92,7 @@ def swap_in(session: Session, tables: PostgresTables, live: TableRef, shadow: Ta
     with session.transaction():
         tables.lock_table(shadow, 1)
         tables.lock_table(live, 1)
-        tables.swap(described(tables, live), described(tables, shadow), backup)
+        tables.swap(described(tables, live), described(tables, shadow), backup, "generation")
 
 
 def facts(session: Session, table: str) -> list[object]:
@@ -263,7 +263,7 @@ def test_a_change_after_the_look_is_drift_and_changes_nothing(
     run(session, *change.format(shadow=f"landing.{quoted(shadow.name)}").split(";"))
     before = facts(session, "landing.orders")
     with pytest.raises(CatalogDrift, match=what), session.transaction():
-        tables.swap(live, full, LIVE.sibling("backup"))
+        tables.swap(live, full, LIVE.sibling("backup"), "generation")
     assert facts(session, "landing.orders") == before
 
 

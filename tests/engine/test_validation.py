@@ -1,0 +1,46 @@
+"""What blocks a campaign at its validation, and how it goes on, with each kind of target."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.engine.inspect import status
+from dpone_dagster.engine.prepare import prepare
+from dpone_dagster.engine.publish import publish
+from dpone_dagster.engine.validate import validate
+from tests.engine.campaign import finish, load
+from tests.orders import Orders
+
+
+def test_rows_that_a_second_unique_index_forbids_block_until_the_cause_is_gone(either: Orders) -> None:
+    either.on_target("CREATE UNIQUE INDEX orders_amount ON landing.orders (amount)")
+    either.on_source(
+        "UPDATE public.orders SET amount = 5000.5 WHERE id IN (SELECT id FROM public.orders ORDER BY id LIMIT 3)"
+    )
+    old = either.target_rows()
+    names = either.index_names()
+    load(either)
+    evidence = validate(either.spec, either.connector, "run-1")
+    (red,) = [check for check in evidence.checks if not check.passed]
+    assert (red.name, red.numbers) == ("unique_indexes", {"violated_indexes": 1, "surplus_rows": 2})
+    assert "orders_amount" in red.problem
+    assert "2 rows too many" in red.problem
+    assert "5000" not in json.dumps(evidence.as_dict())
+    seen = status(either.spec, either.connector)
+    assert (seen.phase, seen.publication_dict()["validation"]) == (Phase.BLOCKED, "blocked")
+    assert either.target_rows() == old
+
+    shadow = f"{either.spec.shadow.schema}.{either.spec.shadow.name}"
+    (_, *others) = sorted(row[0] for row in either.rows_of(either.spec.shadow) if row[1] == Decimal("5000.5"))
+    for number, key in enumerate(others):
+        either.on_target(f"UPDATE {shadow} SET amount = {1_000_001 + number} WHERE id = '{key}'")
+    loaded = either.rows_of(either.spec.shadow)
+    prepare(either.spec, either.connector, intent="resume", run_id="run-2")
+    assert validate(either.spec, either.connector, "run-2").passed
+    assert status(either.spec, either.connector).phase is Phase.VALIDATED
+    publish(either.spec, either.connector, "run-2")
+    finish(either, run_id="run-2")
+    assert either.target_rows() == loaded
+    assert either.index_names() == names
