@@ -18,7 +18,8 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._utils.schedules import schedule_execution_time_iterator
 
-from dpone_dagster.assets.names import asset_key, increment_job_name
+from dpone_dagster.assets.incremental import comparing
+from dpone_dagster.assets.names import increment_job_name
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.engine.increment import increment_gate
 from dpone_dagster.ports import Connector
@@ -56,8 +57,7 @@ def increment_schedule(spec: RouteSpec, job: UnresolvedAssetJobDefinition) -> Sc
         if reason := held_up(context.instance, spec, dpone_connections.connector(spec)):
             return SkipReason(reason)
         if policy.reconcile_cron and _ticks(policy.reconcile_cron, policy.timezone, context.scheduled_execution_time):
-            step = asset_key(spec, "incremental").to_python_identifier()
-            return RunRequest(run_config={"ops": {step: {"config": {"compare": "keys"}}}})
+            return RunRequest(run_config=comparing(spec, "keys"))
         return RunRequest()
 
     return increments_due

@@ -5,7 +5,7 @@ from pydantic import Field
 
 from dpone_dagster.assets.campaign_asset import Events, campaign_asset
 from dpone_dagster.assets.failures import shown_to_dagster
-from dpone_dagster.assets.names import plain_metadata
+from dpone_dagster.assets.names import asset_key, plain_metadata
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.engine.apply import Compare
 from dpone_dagster.engine.increment import run_increment
@@ -20,6 +20,16 @@ class IncrementConfig(Config):
         description="`policy` reconciles as the manifest says; `keys` compares all keys, so that deletes are settled; "
         "`rows` compares every row, which also settles a new timeline of the source.",
     )
+
+
+def comparing(spec: RouteSpec, compare: Compare) -> dict[str, object]:
+    """The run configuration of an increment that compares this.
+
+    Args:
+        spec: The campaign, or its increments.
+        compare: As in `IncrementConfig`.
+    """
+    return {"ops": {asset_key(spec, "incremental").to_python_identifier(): {"config": {"compare": compare}}}}
 
 
 def build_incremental(spec: RouteSpec, handoff: AssetKey | None) -> AssetsDefinition:

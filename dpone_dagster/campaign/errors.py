@@ -346,8 +346,9 @@ class SourceTimelineChanged(SourceChanged):
 
     code = "SOURCE_TIMELINE_CHANGED"
     next_step = (
-        "If this is the server to go on with, materialize `incremental` with `compare: rows`: it compares every row, "
-        "applies what differs and goes on from the new timeline."
+        "If this is the server to go on with: `dpone increment run MANIFEST --compare rows`, or materialize "
+        "`incremental` with `compare: rows`. It compares every row, applies what differs and goes on from the new "
+        "timeline."
     )
 
 

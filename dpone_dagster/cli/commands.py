@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from dpone_dagster.engine.apply import Compare
 
 from dpone_dagster.cli.report import Form, Report, answer
 
@@ -171,14 +174,21 @@ def doctor(manifest: Path, form: Form) -> None:
 
 @increment.command("run")
 @_manifest
+@click.option(
+    "--compare",
+    type=click.Choice(["policy", "keys", "rows"]),
+    default="policy",
+    show_default=True,
+    help="`keys` settles deletes whatever the manifest says; `rows` compares every row, as after a promotion.",
+)
 @_form
-def increment_run(manifest: Path, form: Form) -> None:
+def increment_run(manifest: Path, compare: Compare, form: Form) -> None:
     """Run one increment now, as a Dagster run. Two at once never write: the second is refused."""
 
     def ask() -> Report:
         from dpone_dagster.cli.increment_run import increment_report
 
-        return increment_report(manifest)
+        return increment_report(manifest, compare)
 
     answer(form, ask, manifest)
 

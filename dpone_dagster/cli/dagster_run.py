@@ -50,11 +50,13 @@ class JobRequest:
         manifest: Absolute path, for the lanes are other processes.
         job: `<dataset>_campaign` or `<dataset>_increment`.
         command: `run`, `resume`, …: why there is a run; shown as a tag of it.
+        run_config: Of its steps.
     """
 
     manifest: Path
     job: str
     command: str
+    run_config: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def run_job(request: JobRequest) -> JobEnd:
         arguments = {"manifest": str(request.manifest), "job": request.job}
         job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)
         tags = {**_TAGS, _COMMAND_TAG: request.command, _HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
-        with execute_job(job, instance, tags=tags) as result:
+        with execute_job(job, instance, tags=tags, run_config=request.run_config) as result:
             failures = () if result.success else _step_failures(instance, result.run_id)
             facts = _last_facts(instance, result.run_id) if result.success else {}
             return JobEnd(result.run_id, result.success, interrupted(), log, failures, facts)

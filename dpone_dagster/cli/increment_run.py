@@ -8,14 +8,16 @@ from pathlib import Path
 from dpone_dagster.campaign.errors import CampaignActive, Interrupted
 from dpone_dagster.cli.looking import open_route
 from dpone_dagster.cli.report import Report, Table, command, pasteable
+from dpone_dagster.engine.apply import Compare
 from dpone_dagster.engine.increment import prove_gate
 
 
-def increment_report(manifest: Path) -> Report:
+def increment_report(manifest: Path, compare: Compare) -> Report:
     """Run one increment as a Dagster run of this process, and report what it came to.
 
     Args:
         manifest: The manifest's file.
+        compare: What is compared besides the rows that changed.
 
     Raises:
         HandoffMissing: No handoff is committed for the live generation.
@@ -27,9 +29,11 @@ def increment_report(manifest: Path) -> Report:
         signal.signal(number, signal.default_int_handler)  # a shell may have passed on an ignored SIGINT
     prove_gate(spec, connector)
 
+    from dpone_dagster.assets.incremental import comparing
     from dpone_dagster.cli.dagster_run import JobRequest, run_job
 
-    end = run_job(JobRequest(manifest.resolve(), f"{spec.dataset}_increment", "increment"))
+    job = f"{spec.dataset}_increment"
+    end = run_job(JobRequest(manifest.resolve(), job, "increment", comparing(spec, compare)))
     if end.interrupted:
         raise Interrupted(f"run {end.run_id} of {spec.dataset} was told to stop; its transaction was rolled back")
     failures = [{**f.as_dict(), "next_step": pasteable(f.advice, manifest)} for f in end.failures]

@@ -18,7 +18,7 @@ from dpone_dagster.campaign.errors import (
     ValueNotRepresentable,
 )
 
-AGAIN = "run the increment again: materialize `incremental`, or wait for its schedule"
+AGAIN = "run the increment again: `dpone increment run MANIFEST`, or wait for its schedule"
 _ADVICE: Mapping[type[DponeError], str] = {
     CatalogDrift: f"Undo the change, then {AGAIN}; or start a new campaign with a new `backfill_id`.",
     ConnectionLost: f"Check server and network, then {AGAIN}.",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dpone_dagster.campaign.errors import GenerationStale
+from dpone_dagster.campaign.errors import GenerationStale, OutcomeUnknown
 from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, rewind_anchor, rewind_places
@@ -119,7 +121,7 @@ def rewind(spec: RouteSpec, connector: Connector, request: RewindRequest, load_i
     with target_session(connector, "rewind") as target, source_session(connector, "rewind") as source:
         planned = _planned(spec, source, target, request)
         done = Rewind(request, planned.checkpoint, planned.to, planned.source_now, datetime.now(UTC), done=True)
-        with target.transaction():
+        with _unanswered(spec), target.transaction():
             hold_target(target, spec.target)
             _, checkpoint = live_checkpoint(spec, target)
             if checkpoint != done.checkpoint or not target.publications.rewind_checkpoint(checkpoint, done.to):
@@ -131,6 +133,15 @@ def rewind(spec: RouteSpec, connector: Connector, request: RewindRequest, load_i
             target.ledger.record_step(load_id, "rewind", "succeeded", time.monotonic() - started, facts)
             target.ledger.finish_load(load_id, "succeeded", facts)
     return done
+
+
+@contextlib.contextmanager
+def _unanswered(spec: RouteSpec) -> Iterator[None]:
+    try:
+        yield
+    except OutcomeUnknown as error:
+        advice = f"`dpone state inspect {spec.target}` shows whether it was rewound; then run the rewind again if not."
+        raise OutcomeUnknown(error.message, next_step=advice) from None
 
 
 def _planned(spec: RouteSpec, source: Source, target: Target, request: RewindRequest) -> Rewind:

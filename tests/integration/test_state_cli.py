@@ -170,6 +170,10 @@ def test_an_increment_by_hand(project: Project) -> None:
     assert Path(answer["log"]).parent == project.folder / ".dpone" / "logs"
     assert os.listdir(project.manifest.parent) == [project.manifest.name]
 
+    orders.on_source("DELETE FROM public.orders WHERE id IN (SELECT id FROM public.orders ORDER BY id LIMIT 10)")
+    compared = json.loads(project.process("increment", "run", manifest, "--compare", "keys").stdout)
+    assert (compared["outcome"], compared["increment"]["deleted"]) == ("done", 10)
+
     holder = orders.connector.target("another increment")
     try:
         with holder.transaction():
