@@ -29,6 +29,7 @@ from tests.crash.conftest import MakeOrders
 from tests.engine.campaign import Seen, lane
 from tests.orders import Orders
 
+pytestmark = pytest.mark.slow
 CHUNKS, LANES, ROWS = 10, 4, 2_000
 FIRST = 0  # where lane 0 begins, so always one of the first four to be claimed
 ALL = ChunkSelection.all(CHUNKS)
