@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from dagster import Backoff, Failure, MetadataValue, RetryPolicy
 
+from dpone_dagster.assets.watchdog import end_with_run
 from dpone_dagster.campaign.errors import DponeError
 
 # Also covers a step whose process was killed; a permanent error never gets here (`allow_retries=False`).
@@ -16,7 +17,9 @@ RETRIES = RetryPolicy(max_retries=3, delay=2, backoff=Backoff.EXPONENTIAL)
 
 @contextlib.contextmanager
 def shown_to_dagster(*also_retried: type[DponeError]) -> Iterator[None]:
-    """Turn our errors into Dagster's failure. An interrupt of Dagster passes untouched.
+    """Run a use case in this step's process: it ends with its run, and our errors become Dagster's failure.
+
+    An interrupt of Dagster passes untouched.
 
     Args:
         also_retried: Permanent kinds that are worth another try at this place.
@@ -24,6 +27,7 @@ def shown_to_dagster(*also_retried: type[DponeError]) -> Iterator[None]:
     Raises:
         Failure: For every error of ours.
     """
+    end_with_run()
     try:
         yield
     except DponeError as error:

@@ -72,9 +72,17 @@ class LaneEvents:
         """Close the connection of grouped partitions."""
         if self._target is not None:
             self._target.close()
+        self._target = None
 
     def _group_metadata(self, key: str) -> Metadata | None:
         """Whoever sees a group with nothing left shows it; twice is harmless, never is not possible."""
+        try:
+            return self._counted(key)
+        except DponeError:
+            self.close()  # the next group gets a new connection
+            raise
+
+    def _counted(self, key: str) -> Metadata | None:
         if self._target is None:
             self._target = self._connector.target("events")
         group = ChunkSelection((self._partitions.chunks_of(key),))

@@ -5,7 +5,15 @@ from dagster import AssetCheckResult, AssetExecutionContext, AssetsDefinition, M
 from dpone_dagster.assets.campaign_asset import Events, campaign_asset, refused_check
 from dpone_dagster.assets.failures import failure_of, shown_to_dagster
 from dpone_dagster.assets.names import asset_key, plain_metadata
-from dpone_dagster.campaign.errors import CampaignActive, DponeError, Finding, HandoffMissing, ValidationBlocked
+from dpone_dagster.assets.watchdog import end_with_run
+from dpone_dagster.campaign.errors import (
+    CampaignActive,
+    DponeError,
+    Finding,
+    HandoffMissing,
+    PublicationBlocked,
+    ValidationBlocked,
+)
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.publish import publish
@@ -87,6 +95,7 @@ def build_published_target(spec: CampaignSpec) -> AssetsDefinition:
         description=f"`{spec.target}`, swapped in by one transaction; the table before stays as `{spec.backup}`.",
     )
     def published_target(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
+        end_with_run()
         try:
             receipt = publish(spec, dpone_connections.connector(spec), context.run_id)
         except DponeError as error:
@@ -124,13 +133,16 @@ def build_xmin_handoff(spec: CampaignSpec) -> AssetsDefinition:
         description=f"Handoff `{spec.handoff_id}`: where the increments of `{spec.target}` start.",
     )
     def xmin_handoff(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
+        end_with_run()
         try:
             checkpoint = commit_handoff(spec, dpone_connections.connector(spec), context.run_id)
             if checkpoint is None:
                 raise HandoffMissing(f"the checkpoint of {spec.target} is not there")
         except DponeError as error:
             yield from refused_check(_HANDOFF_CHECK, error)
-            raise failure_of(error, retry=error.retryable) from None
+            # Another session's short hold of the target's lock is no reason to stop the campaign here.
+            retry = error.retryable or isinstance(error, PublicationBlocked)
+            raise failure_of(error, retry=retry) from None
         facts = plain_metadata(
             {
                 "handoff_id": checkpoint.handoff_id,

@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 from dagster import (
@@ -32,7 +31,7 @@ from dpone_dagster.campaign.errors import ChunkFailed, StoppedByPeer
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.engine.load import LaneResult, collect, load_lane
+from dpone_dagster.engine.load import LaneResult, chunks_of_each, collect, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
 from dpone_dagster.ports import Connector
 from dpone_dagster.resources.connections import DponeConnections
@@ -167,13 +166,17 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
         """Prove by the ledger that every selected chunk is committed, and show each partition with its numbers."""
         with shown_to_dagster():
             chosen = selected_chunks(context, spec)
-            summary = collect(spec, dpone_connections.connector(spec), chosen)
+            connector = dpone_connections.connector(spec)
+            collect(spec, connector, chosen)
         if not (context.has_partition_key or context.has_partition_key_range):
             return  # started for the whole plan without naming partitions: the lanes' own events stand
         # Dagster records every partition of the run again, and would hide the lanes' metadata behind none.
         partitions = partitions_of(spec)
-        for key, chunks in groupby(summary.chunks, lambda chunk: partitions.key_of(chunk.index)):
-            facts = partition_metadata(spec, list(chunks))
+        keys = sorted(context.partition_keys)
+        with shown_to_dagster():
+            groups = chunks_of_each(spec, connector, map(partitions.chunks_of, keys))
+            shown = [(key, partition_metadata(spec, chunks)) for key, chunks in zip(keys, groups, strict=True)]
+        for key, facts in shown:
             context.add_asset_metadata(facts, asset_key=asset_key(spec, "shadow"), partition_key=key)
         os.environ.setdefault(*_EVENT_BATCH)
 

@@ -10,17 +10,22 @@ STATE_SCHEMA_VERSION_TABLE = "__dpone__schema_version"
 
 @dataclass(frozen=True, order=True)
 class TableRef:
-    """A table by schema and name, unquoted."""
+    """A table by schema and name, unquoted; its text quotes what would make it another table's text too."""
 
     schema: str
     name: str
 
     def __str__(self) -> str:
-        return f"{self.schema}.{self.name}"
+        return f"{_unmistakable(self.schema)}.{_unmistakable(self.name)}"
 
     def sibling(self, name: str) -> TableRef:
         """Another table of the same schema."""
         return TableRef(self.schema, name)
+
+
+def _unmistakable(name: str) -> str:
+    """`"a.b".c` and `a."b.c"` are two tables; ordinary names stay as they are."""
+    return '"' + name.replace('"', '""') + '"' if "." in name or '"' in name else name
 
 
 def digest_of(*parts: str, digits: int = 10) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Literal
 
-from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.errors import DponeError, Interrupted
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.ports import Target
 
@@ -33,10 +33,17 @@ def audited(
     facts: dict[str, object] = {}
     try:
         yield facts
-    except DponeError as error:
+    except BaseException as error:
+        code = _code_of(error)
         with contextlib.suppress(DponeError):  # the step's own error is the one to show
-            target.ledger.record_step(run_id, step, "failed", time.monotonic() - started, {**facts, "code": error.code})
-            target.ledger.finish_load(run_id, "failed", {"step": step, "code": error.code})
+            target.ledger.record_step(run_id, step, "failed", time.monotonic() - started, {**facts, "code": code})
+            target.ledger.finish_load(run_id, "failed", {"step": step, "code": code})
         raise
     target.ledger.record_step(run_id, step, "succeeded", time.monotonic() - started, facts)
     target.ledger.finish_load(run_id, "succeeded", {"step": step, **facts})
+
+
+def _code_of(error: BaseException) -> str:
+    if isinstance(error, DponeError):
+        return error.code
+    return DponeError.code if isinstance(error, Exception) else Interrupted.code  # what the host raises to stop a step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import socket
 import threading
@@ -11,12 +12,13 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Protocol
 
-from dpone_dagster.campaign.errors import DponeError, Interrupted
+from dpone_dagster.campaign.errors import Interrupted
 from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, Claim
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.ports import Connector, Target
 
+_logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _STOP_LOOK_SECONDS = 5.0
 _TOLD = "this process was told to stop"
@@ -139,8 +141,9 @@ class Heartbeat:
                 if now - looked >= _STOP_LOOK_SECONDS:
                     looked = now
                     stopped_since = self._drain(target, stopped_since, now)
-            except DponeError:
-                # The lease is for people to see; a lost heartbeat must not end a lane whose locks hold.
+            except Exception:
+                # The lease is for people to see; a lost heartbeat must not end a lane whose locks hold, nor end itself.
+                _logger.warning("the lease was not renewed", exc_info=True)
                 if target is not None:
                     target.close()
                 target = None

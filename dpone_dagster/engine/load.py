@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from dpone_dagster.campaign.errors import (
     OutcomeUnknown,
     ReceiptMismatch,
 )
-from dpone_dagster.campaign.ledger import LOADABLE, CampaignRecord, ChunkRecord, ChunkState, Claim, Phase, Worker
+from dpone_dagster.campaign.ledger import LOADABLE, CampaignRecord, ChunkRecord, Claim, Phase, Worker
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
@@ -33,6 +33,7 @@ from dpone_dagster.ports import Connector
 
 _CANDIDATES = 16
 _QUIET_WAIT_SECONDS = 1.0
+_SHOWN_FAILURES = 20
 _WAIT_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
 
@@ -175,15 +176,7 @@ def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObse
     result.rows += done.receipt.rows
 
 
-@dataclass(frozen=True)
-class LoadSummary:
-    """The selected chunks after a run's lanes are done."""
-
-    progress: Progress
-    chunks: list[ChunkRecord]
-
-
-def collect(spec: CampaignSpec, connector: Connector, selection: ChunkSelection) -> LoadSummary:
+def collect(spec: CampaignSpec, connector: Connector, selection: ChunkSelection) -> Progress:
     """Read from the ledger what became of the selected chunks.
 
     Raises:
@@ -191,18 +184,29 @@ def collect(spec: CampaignSpec, connector: Connector, selection: ChunkSelection)
     """
     with target_session(connector, "collect") as target:
         progress = target.ledger.progress(spec.run_key, selection)
-        chunks = target.ledger.chunks(spec.run_key, selection)
         if progress.remaining == 0:
-            return LoadSummary(progress, chunks)
+            return progress
+        failed = target.ledger.chunks(spec.run_key, selection, only=("failed",), limit=_SHOWN_FAILURES)
         # Only where no lane is left: another run of the same backfill may still be loading.
         if target.fence.lock_campaign(spec.run_key, "exclusive", _QUIET_WAIT_SECONDS):
             target.ledger.move(spec.run_key, frozenset({Phase.LOADING}), Phase.RECOVERABLE)
-    findings = [
-        Finding(f"chunk {c.index}", f"{c.error_code}: {c.error}", "")
-        for c in chunks
-        if c.effective_state is ChunkState.FAILED
-    ]
+    findings = [Finding(f"chunk {c.index}", f"{c.error_code}: {c.error}", "") for c in failed]
     raise ChunkFailed(
         f"{progress.remaining} of {progress.total} chunks are not committed ({progress.failed} failed)",
-        findings=findings[:20],
+        findings=findings,
     )
+
+
+def chunks_of_each(
+    spec: CampaignSpec, connector: Connector, groups: Iterable[tuple[int, int]]
+) -> Iterator[list[ChunkRecord]]:
+    """The chunk rows of one group after the other, so that no more than one is in memory.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connection.
+        groups: Half-open ranges of chunks.
+    """
+    with target_session(connector, "collect") as target:
+        for group in groups:
+            yield target.ledger.chunks(spec.run_key, ChunkSelection((group,)))

@@ -136,11 +136,11 @@ class Session:
     def _rollback(self) -> None:
         # A broken connection has rolled back by itself; its error is already on its way.
         with contextlib.suppress(psycopg.Error):
-            self._end_statement()
+            self.end_statement()
             self.connection.execute("ROLLBACK")
 
-    def _end_statement(self) -> None:
-        # What a signal handler raises leaves the statement running, so that the connection takes no other.
+    def end_statement(self) -> None:
+        """End what an interrupt has left running: what a signal handler raises ends no statement."""
         pgconn = self.connection.pgconn
         if pgconn.transaction_status != pq.TransactionStatus.ACTIVE:
             return

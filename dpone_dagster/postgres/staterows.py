@@ -28,6 +28,7 @@ class StateRows:
 
     def execute(self, query: str, **values: object) -> Cursor[DictRow]:
         """Run one statement; plain data goes as jsonb, and the driver's errors come as they are."""
+        self._session.end_statement()
         cursor = self._session.connection.cursor(row_factory=dict_row)
         stored = {name: Jsonb(dict(value)) if isinstance(value, Mapping) else value for name, value in values.items()}
         return cursor.execute(self._queries[query], stored)

@@ -19,6 +19,8 @@ from dpone_dagster.campaign.manifest import parse_manifest
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from tests.dagster.manifests import manifest_of
+from tests.engine.campaign import load
+from tests.orders import Orders
 
 SPEC = parse_manifest(manifest_of(chunks=8, lanes=2)).to_spec()
 RECEIPT = ChunkReceipt(SPEC.run_key, 3, "receipt-3", "plan", "contract", "binding", epoch=1, rows=250)
@@ -108,3 +110,18 @@ def test_a_lane_knows_that_its_run_was_killed() -> None:
     worker.join()
     assert here.poll(10)
     assert here.recv() == ("alive", False)
+
+
+def test_a_group_is_shown_again_after_its_connection_was_lost(orders: Orders) -> None:
+    orders.manifest["dagster"] = {"max_partitions": 2}
+    load(orders)
+    context: Any = Context()
+    events = LaneEvents(context, orders.spec, orders.connector)
+    mine = "pg_stat_activity WHERE application_name = 'dpone orders events' AND datname = current_database()"
+    for place in range(3):
+        events.committed(orders.spec.plan.chunk(7), RECEIPT, 0.5, replayed=False)
+        assert len(context.events) == (1, 1, 2)[place]
+        if place == 0:
+            orders.on_target(f"SELECT pg_terminate_backend(pid, 10000) FROM {mine}")
+    events.close()
+    assert orders.on_target(f"SELECT count(*) FROM {mine}") == [(0,)]

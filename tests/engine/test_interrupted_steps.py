@@ -1,0 +1,77 @@
+"""A step that is told to stop says so in the audit rows; and a heartbeat outlives whatever its reports raise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.engine import heartbeat
+from dpone_dagster.engine.heartbeat import Heartbeat
+from dpone_dagster.engine.load import chunks_of_each
+from dpone_dagster.engine.prepare import prepare
+from dpone_dagster.engine.validate import validate
+from tests.engine.campaign import load
+from tests.orders import Orders
+
+
+class Told(BaseException):
+    """As an interrupt of Dagster."""
+
+
+def test_a_step_that_is_told_to_stop_is_not_left_running(orders: Orders) -> None:
+    load(orders)
+
+    def stop(number: int, frame: object) -> None:
+        raise Told
+
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'"
+
+    def tell() -> None:
+        wait_until(lambda: orders.on_target(waiting) == [(1,)])
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    teller = threading.Thread(target=tell)
+    with psycopg.connect(orders.target_url) as blocker:
+        blocker.execute(f'LOCK TABLE landing."{orders.spec.shadow.name}" IN ACCESS EXCLUSIVE MODE'.encode())
+        teller.start()
+        with pytest.raises(Told):
+            validate(orders.spec, orders.connector, "run-2")
+    teller.join()
+    signal.signal(signal.SIGUSR1, before)
+    loads = "SELECT status, facts ->> 'code' FROM system.__dpone__loads WHERE load_id = 'run-2'"
+    assert orders.on_target(loads) == [("failed", "INTERRUPTED")]
+
+
+def test_a_heartbeat_goes_on_whatever_a_report_raises(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(heartbeat, "LEASE_RENEW_SECONDS", 0.05)
+    prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    reports: list[Progress] = []
+
+    def report(progress: Progress) -> None:
+        reports.append(progress)
+        raise ValueError("no such place")
+
+    with Heartbeat(orders.spec, orders.connector, lambda: True, report):
+        wait_until(lambda: len(reports) > 2)
+    assert len(reports) > 2
+
+
+def test_chunks_are_read_a_group_at_a_time(orders: Orders) -> None:
+    load(orders)
+    groups = chunks_of_each(orders.spec, orders.connector, [(0, 3), (3, 8)])
+    assert [[chunk.index for chunk in group] for group in groups] == [[0, 1, 2], [3, 4, 5, 6, 7]]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
