@@ -732,6 +732,10 @@ class Target(Protocol):
         """Server and database, as proven by the server: equal for connections of one transaction domain."""
         ...
 
+    def missing_rights(self, table: TableRef) -> list[Finding]:
+        """Rights that a campaign on this table needs and this login lacks, by name; changes nothing."""
+        ...
+
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""
         ...

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from demo.embedded import Embedded
+from tests import tsql
 from tests.servers import mssql as mssql_server
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tests.servers.mssql_targets import MssqlTargets
 
 _numbers = itertools.count(1)
+_VERIFIED_ON = pytest.StashKey[str]()
+_RECORDER = pytest.StashKey[tsql.Recorder]()
 
 
 @pytest.fixture(scope="session")
@@ -62,9 +65,26 @@ def database(new_database: Callable[[str], str]) -> str:
 
 
 @pytest.fixture(scope="session")
-def mssql() -> Iterator[mssql_server.MssqlServer]:
+def mssql_statements(pytestconfig: pytest.Config) -> Iterator[tsql.Recorder]:
+    """What the product sends to SQL Server in this process."""
+    for recorder in tsql.recording():
+        pytestconfig.stash[_RECORDER] = recorder
+        yield recorder
+
+
+@pytest.fixture(autouse=True)
+def statements_parse(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Every statement that a test made the product send to SQL Server must parse, and have its like in the corpus."""
+    yield
+    if recorder := pytestconfig.stash.get(_RECORDER, None):
+        recorder.prove()
+
+
+@pytest.fixture(scope="session")
+def mssql(pytestconfig: pytest.Config, mssql_statements: tsql.Recorder) -> Iterator[mssql_server.MssqlServer]:
     """One SQL Server for the whole run; its tests are skipped where there is none."""
     server = mssql_server.open_server()
+    pytestconfig.stash[_VERIFIED_ON] = server.verified_on
     yield server
     server.close()
 
@@ -103,9 +123,11 @@ def mssql_orders(new_database: Callable[[str], str], mssql_warehouse: MssqlTarge
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests had no SQL Server, and how to run them."""
+    """Say on which server the SQL Server tests ran, or how many had none, and how to run them."""
     reports = terminalreporter.stats.get("skipped", [])
     count = sum(mssql_server.SKIPPED in str(report.longrepr) for report in reports)
+    if where := terminalreporter.config.stash.get(_VERIFIED_ON, None):
+        terminalreporter.write_line(f"SQL Server tests: {where}.")
     if count:
         terminalreporter.write_line(f"{count} SQL Server tests were skipped. To run them: {mssql_server.HOW_TO}.")
 

@@ -175,6 +175,13 @@ class LockNotDistributed(Refused):
     next_step = "Connect to the server directly, or through a pooler in session mode."
 
 
+class RightsMissing(Refused):
+    """The target's login lacks rights that a campaign needs; each is named."""
+
+    code = "RIGHTS_MISSING"
+    next_step = "Grant the named rights (docs/connections.md; for SQL Server deploy/mssql/setup.sql)."
+
+
 class KeyInvalid(Refused):
     """Unique key or chunk column is missing, nullable or of an unfit type, or the key lacks the chunk column."""
 
@@ -315,6 +322,13 @@ class TransientFailure(DponeError):
     code = "TRANSIENT_FAILURE"
     retryable = True
     next_step = "`dpone backfill resume MANIFEST`."
+
+
+class ServerFull(DponeError):
+    """A server has no space left: transaction log, data files or disk. What was in flight was rolled back."""
+
+    code = "SERVER_FULL"
+    next_step = "Make room (docs/runbook.md says how), then `dpone backfill resume MANIFEST`."
 
 
 class LeaseLost(DponeError):

@@ -271,6 +271,7 @@ def _outside(spec: CampaignSpec, connector: Connector) -> Iterator[str]:
 def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
     with target_session(connector, "doctor") as target, target_session(connector, "doctor witness") as witness:
         target.fence.prove_session_locks(witness.fence)
+        yield from target.missing_rights(spec.target)
         live = target.tables.describe(spec.target)
         if live is None:
             yield Finding(str(spec.target), "the target table does not exist", "create it as reviewed")

@@ -18,6 +18,7 @@ from dpone_dagster.campaign.errors import (
     Finding,
     HandoffRefused,
     KeyInvalid,
+    RightsMissing,
     ShadowForeign,
     SourceUnsuitable,
     StateDomainSplit,
@@ -148,6 +149,9 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
     table = source.describe(spec.source, spec.source_columns)
     if spec.handoff_id is not None and table.kind not in _READABLE_BY_XMIN:
         raise SourceUnsuitable(f"{spec.source} is a {table.kind}, which has no xmin to read increments by")
+    missing = target.missing_rights(spec.target)
+    if missing:
+        raise RightsMissing(f"the login of `{spec.sink_ref}` may not do what a campaign does", findings=missing)
     live = target.tables.describe(spec.target)
     if live is None:
         raise TargetNotProvisioned(f"the target table {spec.target} does not exist")

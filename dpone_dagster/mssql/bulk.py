@@ -13,12 +13,20 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpone_dagster.campaign.errors import ConnectionLost, DponeError, DriverMissing, Interrupted, TransientFailure
+from dpone_dagster.campaign.errors import (
+    ConnectionLost,
+    DponeError,
+    DriverMissing,
+    Interrupted,
+    ServerFull,
+    TransientFailure,
+)
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql.address import Address, connection_string
-from dpone_dagster.mssql.faults import LOST, TRANSIENT, without_values
+from dpone_dagster.mssql.faults import FULL, LOST, TRANSIENT, without_values
 from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.session import KEEP_ALIVE_INTERVAL_SECONDS, KEEP_ALIVE_SECONDS, Session
+from dpone_dagster.mssql.stages import Stage
 from dpone_dagster.ports import RowStream
 
 _PACKET_BYTES = 32_767
@@ -46,8 +54,7 @@ class BulkConnection:
     """The bulk connection of one session; opened by the first bulk copy.
 
     Args:
-        session: Whose server and login it is. Its purpose goes into the application name; run, chunk and epoch of the
-            rows are in the stage table's name, which the server shows in the statement.
+        session: Whose server and login it is. Its purpose, lane and run of a lane, goes into the application name.
     """
 
     def __init__(self, session: Session) -> None:
@@ -55,12 +62,16 @@ class BulkConnection:
         self._name = f"dpone {session.purpose} bulk"[:128]
         self._connection: Any = None
 
-    def copy(self, table: TableRef, batches: Iterator[Any], mapping: list[tuple[int, str]]) -> int:
-        """Send every batch; returns how many rows the client counted."""
+    def copy(self, table: TableRef, batches: Iterator[Any], mapping: list[tuple[int, str]], label: str) -> int:
+        """Send every batch; returns how many rows the client counted.
+
+        The connection outlives a chunk, so chunk and epoch cannot be in its name; they are its context info.
+        """
         if self._connection is None:
             self._connection = _connect(self._address, self._name)
         cursor = self._connection.cursor()
         try:
+            cursor.execute(context_statement(label))
             copied = cursor.bulkcopy_arrow(
                 quoted_table(table), batches, timeout=0, column_mappings=mapping, table_lock=True, keep_nulls=True
             )
@@ -79,13 +90,17 @@ class BulkConnection:
                 connection.close()
 
 
-def bulk_copy(session: Session, table: TableRef, columns: Mapping[str, str], stream: RowStream) -> int:
-    """Write a stream into an empty table; returns how many rows went there. Nothing is opened for an empty stream.
+def context_statement(label: str) -> str:
+    """Say what a session works on, where sys.dm_exec_sessions shows it (`context_info`, 128 bytes)."""
+    return f"SET CONTEXT_INFO 0x{label.encode()[:128].hex()}"
+
+
+def bulk_copy(session: Session, stage: Stage, stream: RowStream) -> int:
+    """Write a stream into an empty stage; returns how many rows went there. Nothing is opened for an empty stream.
 
     Args:
         session: Whose server and login it is, and whose `cancel` also cuts this.
-        table: Its own, dropped by the caller if this raises.
-        columns: The table's column for each field of the batches; bound by name, not by position.
+        stage: Its own, dropped by the caller if this raises. Its columns are bound by name, not by position.
         stream: Arrow batches.
 
     Raises:
@@ -100,11 +115,11 @@ def bulk_copy(session: Session, table: TableRef, columns: Mapping[str, str], str
     if first is None:
         return 0
     source = _Source(itertools.chain([first], batches))
-    mapping = [(place, columns[name]) for place, name in enumerate(first.schema.names)]
+    mapping = [(place, stage.columns[name]) for place, name in enumerate(first.schema.names)]
     connection = session.companion(BulkConnection)
     try:
         with session.cancellable(source.cut.set):
-            return connection.copy(table, source, mapping)
+            return connection.copy(stage.table, source, mapping, stage.label)
     except DponeError:
         raise
     except Exception as error:
@@ -182,6 +197,8 @@ def _translated(error: Exception) -> DponeError:
     number = int(found[1]) if found else 0
     if number in LOST or _BROKEN.search(str(error)):
         return ConnectionLost(said)
+    if number in FULL:
+        return ServerFull(said)
     return TransientFailure(said) if number in TRANSIENT else BulkRefused(said)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dpone_dagster.campaign.errors import CountMismatch, DponeError, UniqueConflict, ValidationBlocked
 from dpone_dagster.campaign.names import TableRef, derived_name
@@ -230,17 +230,17 @@ class _Workbench:
 
     def make(self, columns: Sequence[str], target: TableRef) -> Stage:
         """An empty stage with the types of the target's columns."""
-        stage = Stage(self._name(), {name: f"c{place}" for place, name in enumerate(columns)})
+        stage = self._stage({name: f"c{place}" for place, name in enumerate(columns)})
         listed = ", ".join(f"t.{quoted(name)} AS {quoted(short)}" for name, short in stage.columns.items())
         return self._create(stage, listed, target)
 
     def clone(self, stage: Stage) -> Stage:
         """An empty stage like another one."""
-        return self._create(Stage(self._name(), stage.columns), "t.*", stage.table)
+        return self._create(self._stage(stage.columns), "t.*", stage.table)
 
-    def _name(self) -> TableRef:
-        token = uuid.uuid4().hex[:_TOKEN_DIGITS]
-        return self._target.sibling(derived_name(self._target.name, "increment", token))
+    def _stage(self, columns: Mapping[str, str]) -> Stage:
+        name = derived_name(self._target.name, "increment", uuid.uuid4().hex[:_TOKEN_DIGITS])
+        return Stage(self._target.sibling(name), columns, f"increment {self._target}")
 
     def _create(self, stage: Stage, columns: str, like: TableRef) -> Stage:
         query = filled(load(_FILE)["create_stage"], columns=columns, stage=stage.name, target=quoted_table(like))

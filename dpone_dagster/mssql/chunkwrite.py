@@ -20,7 +20,7 @@ from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.stagefill import Batches, fill_stage
-from dpone_dagster.mssql.stages import Stage, drop_stage, make_stage
+from dpone_dagster.mssql.stages import Stage, drop_stage, label_of, make_stage
 from dpone_dagster.ports import ChunkWrite, RowStream
 
 
@@ -119,8 +119,7 @@ class ChunkWriter:
         names = [column.target for column in write.contract.columns]
         statement = filled(
             self._queries["insert_rows"],
-            # Whoever reads the run key off a session's statement can look up everything else.
-            label=f"{claim.run_key[:12]} chunk={claim.chunk_index:d} epoch={claim.epoch:d}",
+            label=label_of(claim),
             shadow=quoted_table(write.shadow),
             columns=", ".join(map(quoted, names)),
             values=stage.values(names, "s"),

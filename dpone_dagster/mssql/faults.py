@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dpone_dagster.campaign.errors import ConnectionLost, DponeError, Interrupted, TransientFailure
+from dpone_dagster.campaign.errors import ConnectionLost, DponeError, Interrupted, ServerFull, TransientFailure
 
 if TYPE_CHECKING:
     import pyodbc
@@ -55,6 +55,14 @@ NOT_NOW = frozenset(
         17189,  # no thread for the connection
         17809,  # no more connections
         18401,  # upgrading its own databases
+    }
+)
+# No space: trying again changes nothing until somebody makes some.
+FULL = frozenset(
+    {
+        1101,  # no page in the filegroup
+        1105,  # no space in the filegroup
+        9002,  # transaction log full
     }
 )
 UNIQUE_VIOLATION = frozenset({2601, 2627})
@@ -111,6 +119,8 @@ def translate(error: pyodbc.Error) -> DponeError:
         return TransientFailure("the statement took longer than its bound")
     if not TRANSIENT.isdisjoint(numbers):
         return TransientFailure(f"{numbers[0]}: {text}")
+    if not FULL.isdisjoint(numbers):
+        return ServerFull(f"{numbers[0]}: {text}")
     known = ServerError(f"{numbers[0]}: {text}" if numbers else text)
     known.number = numbers[0] if numbers else 0
     return known

@@ -6,6 +6,7 @@ people; no decision rests on it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock, pu
 from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.locks import granted, lock_resource, witness_resource
 from dpone_dagster.mssql.queries import load
-from dpone_dagster.mssql.session import CONTROL_SECONDS, Session
+from dpone_dagster.mssql.session import CONTROL_SECONDS, Row, Session
 from dpone_dagster.ports import Fence
 
 _log = logging.getLogger(__name__)
@@ -114,6 +115,18 @@ class MssqlFence:
         if not other._lock(name, "exclusive", 0):
             raise LockNotDistributed("a lock that was let go is still held")
         other._release(name, "exclusive")
+        self._prove_close(name)
+
+    def _prove_close(self, name: str) -> None:
+        """Prove by trying that closing a session ends it: one that a pool keeps would keep its locks."""
+        with contextlib.closing(Session(self._session.address, f"{self._session.purpose} proof")) as closed:
+            MssqlFence(closed, self._schema)._lock(name, "exclusive", 0)
+        if not self._lock(name, "exclusive", CONTROL_SECONDS):
+            raise LockNotDistributed(
+                "a session that was closed keeps its locks: the ODBC driver manager pools connections",
+                next_step="Set `Pooling = No` in the section [ODBC] of odbcinst.ini, wherever a lane may run.",
+            )
+        self._release(name, "exclusive")
 
     # ------------------------------------------------------------ one lock
 
@@ -122,7 +135,7 @@ class MssqlFence:
 
     def _lock(self, name: str, mode: Mode, wait_seconds: float) -> bool:
         resource, lock_mode = self._resource(name), _LOCK_MODE[mode]
-        code = self._session.value(
+        codes = self._session.row(
             self._queries["lock_session"],
             resource,
             lock_mode,
@@ -131,7 +144,7 @@ class MssqlFence:
             lock_mode,
             seconds=_bound(wait_seconds),
         )
-        return granted(code, name)
+        return _granted(codes, name)
 
     def _unlock(self, name: str, mode: Mode, words: str) -> None:
         if not self._release(name, mode):
@@ -148,14 +161,14 @@ class MssqlFence:
         if not self._session.in_transaction:
             raise DponeError(f"{words} lives as long as a transaction, and there is none")
         resource = self._resource(name)
-        code = self._session.value(
+        codes = self._session.row(
             self._queries["lock_transaction"],
             resource,
             _milliseconds(wait_seconds),
             witness_resource(resource, self._session.session_id),
             seconds=_bound(wait_seconds),
         )
-        if not granted(code, words):
+        if not _granted(codes, words):
             named = "; ".join(str(holder) for holder in self._holders_of(resource, "holds it"))
             raise PublicationBlocked(
                 f"{words} was not free within {wait_seconds:g} s: {named or 'a session that has just let go'}"
@@ -188,6 +201,15 @@ class MssqlFence:
             if self._session.value(self._queries["test"], witness_resource(resource, session_id)) == 0:
                 held.append(Holder(session_id, _utc(login_at), name, f"chunk {index}"))
         return held
+
+
+def _granted(codes: Row | None, words: str) -> bool:
+    """Whether the lock was given. Without its witness it holds all the same; only its holder has no name."""
+    code, witness = codes or (None, None)
+    given = granted(code, words)
+    if given and witness not in (0, 1):
+        _log.warning("%s: its witness was refused with %s, so its holder cannot be named", words, witness)
+    return given
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -8,7 +8,7 @@ EXEC /* dpone:lock_session */ @code = sp_getapplock
 IF @code >= 0
     EXEC @witness = sp_getapplock
         @Resource = ?, @LockMode = ?, @LockOwner = 'Session', @LockTimeout = 0, @DbPrincipal = 'public';
-SELECT @code
+SELECT @code, @witness
 
 -- name: lock_transaction
 DECLARE @code int, @witness int;
@@ -17,7 +17,7 @@ EXEC /* dpone:lock_transaction */ @code = sp_getapplock
 IF @code >= 0
     EXEC @witness = sp_getapplock
         @Resource = ?, @LockMode = 'Exclusive', @LockOwner = 'Transaction', @LockTimeout = 0, @DbPrincipal = 'public';
-SELECT @code
+SELECT @code, @witness
 
 -- name: release
 -- Releasing what is not held would raise, and end a transaction with it; so the mode is looked at first.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dpone_dagster.campaign.errors import DponeError, Interrupted, TransientFailure
 from dpone_dagster.campaign.names import digest_of
 
 REFUSED = -1
-_MEANING = {
+_MEANING: Mapping[int | None, str] = {
     -2: "the request was cancelled",
     -3: "the request was chosen as a deadlock victim",
     -999: "a parameter was wrong, or the call failed otherwise",
@@ -37,11 +39,11 @@ def witness_resource(resource: str, session_id: int) -> str:
     return f"{resource}/by/{session_id}"
 
 
-def granted(code: int, words: str) -> bool:
+def granted(code: int | None, words: str) -> bool:
     """Whether a code of `sp_getapplock` is a lock.
 
     Args:
-        code: What it returned.
+        code: What it returned; None for no answer.
         words: What was asked for, for the message.
 
     Returns:

@@ -77,7 +77,7 @@ def fill_stage(session: Session, stage: Stage, batches: Batches) -> int:
         batches: Not begun yet but for the first one.
     """
     try:
-        return bulk_copy(session, stage.table, stage.columns, batches)
+        return bulk_copy(session, stage, batches)
     except BulkRefused as refused:
         if not batches.untouched:
             raise

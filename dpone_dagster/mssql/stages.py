@@ -26,10 +26,12 @@ class Stage:
     Attributes:
         table: Beside the shadow.
         columns: The stage's column for each target column: neutral names, since bulk clients stumble over some.
+        label: On whose behalf it is written, for people who look at sessions.
     """
 
     table: TableRef
     columns: Mapping[str, str]
+    label: str
 
     @property
     def name(self) -> str:
@@ -52,10 +54,15 @@ def make_stage(session: Session, claim: Claim, shadow: TableRef, names: Sequence
     """
     columns = {name: f"c{number}" for number, name in enumerate(names)}
     table = f"{stage_prefix(claim.run_key)}c{claim.chunk_index}_e{claim.epoch}_t{secrets.token_hex(4)}"
-    stage = Stage(shadow.sibling(table), columns)
+    stage = Stage(shadow.sibling(table), columns, label_of(claim))
     listed = ", ".join(f"t.{quoted(name)} AS {quoted(short)}" for name, short in columns.items())
     session.execute(filled(load(_FILE)["create_stage"], columns=listed, stage=stage.name, shadow=quoted_table(shadow)))
     return stage
+
+
+def label_of(claim: Claim) -> str:
+    """Campaign, chunk and epoch; whoever reads the run key's beginning can look up everything else."""
+    return f"{claim.run_key[:12]} chunk={claim.chunk_index:d} epoch={claim.epoch:d}"
 
 
 def drop_stage(session: Session, stage: TableRef) -> None:

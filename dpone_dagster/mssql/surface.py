@@ -17,7 +17,7 @@ _LOSSES: Mapping[str, tuple[str, str]] = {
     "visibility": (
         "is a database whose whole catalog this login may not see, so that grants, policies or foreign keys of others "
         "would be lost unnoticed",
-        "GRANT VIEW DEFINITION on the database to the login (docs/mssql.md has the script)",
+        "GRANT VIEW DEFINITION on the database to the login (deploy/mssql/setup.sql does)",
     ),
     "owner": (
         "has an owner of its own, other than its schema's",

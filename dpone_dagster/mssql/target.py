@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.typetable_mssql import MSSQL
 from dpone_dagster.mssql.changes import MssqlChanges
 from dpone_dagster.mssql.fence import MssqlFence
 from dpone_dagster.mssql.ledger import MssqlLedger
 from dpone_dagster.mssql.publications import MssqlPublications
 from dpone_dagster.mssql.queries import load
+from dpone_dagster.mssql.rights import missing_rights
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.tables import MssqlTables
 from dpone_dagster.ports import Changes, Fence, Ledger, Publications, Tables, Wire
@@ -35,6 +38,7 @@ class MssqlTarget:
     def __init__(self, url: str, purpose: str, state_schema: str) -> None:
         self.types = MSSQL
         self.session = Session(url, purpose)
+        self._state_schema = state_schema
         self.fence: Fence = MssqlFence(self.session, state_schema)
         self.ledger: Ledger = MssqlLedger(self.session, state_schema)
         self.tables: Tables = MssqlTables(self.session, state_schema)
@@ -48,6 +52,10 @@ class MssqlTarget:
     def domain(self) -> str:
         """Server, database, and when both were made, as the server tells them."""
         return str(self.session.value(load("target.sql")["domain"]))
+
+    def missing_rights(self, table: TableRef) -> list[Finding]:
+        """Rights that a campaign on this table needs and this login lacks, by name."""
+        return missing_rights(self.session, table, self._state_schema)
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""

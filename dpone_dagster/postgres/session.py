@@ -19,6 +19,7 @@ from dpone_dagster.campaign.errors import (
     LoginRefused,
     OutcomeUnknown,
     Refused,
+    ServerFull,
     ServerUnreachable,
     TransientFailure,
 )
@@ -48,6 +49,11 @@ _SETTINGS: Mapping[str, str] = {
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    # The server's side too: a host that vanished keeps its locks for as long as the server waits for it.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20000",
 }
 # Server version from which a setting is known.
 _LATER_SETTINGS: Mapping[str, tuple[int, str]] = {
@@ -179,6 +185,8 @@ def translate(error: psycopg.Error) -> DponeError:
         return ConnectionLost(text)
     if isinstance(error, _TRANSIENT):
         return TransientFailure(f"{error.sqlstate}: {text}")
+    if isinstance(error, pg.DiskFull):
+        return ServerFull(f"{error.sqlstate}: {text}")
     return DponeError(f"{error.sqlstate}: {text}" if error.sqlstate else text)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.errors import DponeError, Finding
+from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.typetable_postgres import POSTGRES
 from dpone_dagster.ports import Changes, Fence, Ledger, Publications, Tables, Wire
 from dpone_dagster.postgres.changes import PostgresChanges
@@ -12,6 +13,7 @@ from dpone_dagster.postgres.fence import PostgresFence
 from dpone_dagster.postgres.ledger import PostgresLedger
 from dpone_dagster.postgres.publications import PostgresPublications
 from dpone_dagster.postgres.queries import load
+from dpone_dagster.postgres.rights import missing_rights
 from dpone_dagster.postgres.session import Session, translated
 from dpone_dagster.postgres.tables import PostgresTables
 
@@ -34,6 +36,7 @@ class PostgresTarget:
     def __init__(self, url: str, purpose: str, state_schema: str) -> None:
         self.types = POSTGRES
         self.session = Session(url, purpose)
+        self._state_schema = state_schema
         self.fence: Fence = PostgresFence(self.session, state_schema)
         self.ledger: Ledger = PostgresLedger(self.session, state_schema)
         self.tables: Tables = PostgresTables(self.session, state_schema)
@@ -51,6 +54,10 @@ class PostgresTarget:
         if row is None:
             raise DponeError("the server did not tell which one it is")
         return str(row[0])
+
+    def missing_rights(self, table: TableRef) -> list[Finding]:
+        """Rights that a campaign on this table needs and this login lacks, by name."""
+        return missing_rights(self.session, table, self._state_schema)
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""

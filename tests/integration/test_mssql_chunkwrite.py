@@ -258,6 +258,27 @@ def test_stages_of_dead_tries_are_dropped_and_those_of_others_are_not(
     assert stages(target) == ["__dpone_stage_0000000000000000_c3_e1_t0"]
 
 
+def test_the_bulk_session_says_for_whom_it_writes(
+    target: MssqlTarget, handle: ShadowHandle, mssql_bench: MssqlBench
+) -> None:
+    lock(target)
+    other = mssql_bench.target("looking")
+    seen: list[tuple[object, ...]] = []
+
+    def look() -> None:
+        seen.extend(
+            other.session.rows(
+                "SELECT program_name, CAST(context_info AS varchar(128)) FROM sys.dm_exec_sessions "
+                "WHERE program_name LIKE 'dpone % bulk'"
+            )
+        )
+
+    target.tables.write_chunk(CLAIM, write_of(handle), Rows([1, 1], after_first=look))
+    assert ("dpone test lane bulk", f"{RUN_KEY[:12]} chunk=3 epoch=5") in [
+        (name, str(label).rstrip("\0")) for name, label in seen
+    ]
+
+
 def test_a_dead_stage_that_is_still_written_to_is_left_alone(
     target: MssqlTarget, handle: ShadowHandle, mssql_bench: MssqlBench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -284,7 +305,7 @@ def test_where_bulk_copy_is_refused_rows_go_one_by_one_and_the_log_says_so(
 ) -> None:
     lock(target)
 
-    def refuse(_session: object, _table: object, _columns: object, stream: object) -> int:
+    def refuse(_session: object, _stage: object, stream: object) -> int:
         next(iter(stream))  # type: ignore[call-overload]
         raise BulkRefused("bulk copy: the INSERT permission was denied")
 
@@ -302,7 +323,7 @@ def test_a_bulk_copy_that_fails_halfway_is_not_mended_row_by_row(
 ) -> None:
     lock(target)
 
-    def refuse(_session: object, _table: object, _columns: object, stream: object) -> int:
+    def refuse(_session: object, _stage: object, stream: object) -> int:
         list(stream)  # type: ignore[call-overload]
         raise BulkRefused("bulk copy: it broke")
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,7 +31,8 @@ from dpone_dagster.campaign.errors import (
 )
 from dpone_dagster.mssql import bulk
 from dpone_dagster.mssql.address import Address
-from dpone_dagster.mssql.session import UNBOUNDED, Session
+from dpone_dagster.mssql.driver import driver_name, load_pyodbc
+from dpone_dagster.mssql.session import _KEYWORDS, UNBOUNDED, Session
 from tests.servers.proxy import CuttingProxy, Moment
 
 FOREVER = """
@@ -213,3 +218,35 @@ def test_a_server_that_is_not_there_or_refuses_is_said_without_the_secret(url: s
             Session(wrong, "test")
         assert "wr0ng-s3cret" not in str(caught.value)
         assert (parts.password or "-") not in str(caught.value)
+
+
+POOLED = """
+    import sys
+    from dpone_dagster.campaign.errors import LockNotDistributed
+    from dpone_dagster.mssql.target import MssqlTarget
+    target, witness = (MssqlTarget(sys.argv[1], "test", "system") for _ in range(2))
+    try:
+        target.fence.prove_session_locks(witness.fence)
+    except LockNotDistributed as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(("pooling", "said"), [("No", ""), ("Yes", "LOCK_NOT_DISTRIBUTED: a session that was closed")])
+def test_a_driver_manager_that_keeps_closed_sessions_is_refused(
+    url: str, tmp_path: Path, pooling: str, said: str
+) -> None:
+    settings = f"[ODBC]\nPooling = {pooling}\n[{driver_name()}]\nCPTimeout = 60\n"
+    (tmp_path / "odbcinst.ini").write_text(settings)
+    command = [sys.executable, "-c", textwrap.dedent(POOLED), url]
+    done = subprocess.run(
+        command, env={**os.environ, "ODBCSYSINI": str(tmp_path)}, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith(said)
+    assert bool(done.stdout) is bool(said)
+
+
+def test_pyodbc_pools_nothing_and_repairs_nothing(session: Session) -> None:
+    assert load_pyodbc().pooling is False
+    # A repaired connection would have another session's id and none of its locks.
+    assert _KEYWORDS["ConnectRetryCount"] == "0"

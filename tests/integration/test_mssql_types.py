@@ -28,6 +28,7 @@ from dpone_dagster.mssql.digests import content_digest
 from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.rowinsert import insert_batches
 from dpone_dagster.mssql.session import Session
+from dpone_dagster.mssql.stages import Stage
 from dpone_dagster.ports import ChunkRead, Wire
 from dpone_dagster.postgres.source import PostgresSource
 
@@ -215,7 +216,7 @@ class Bench:
             wanted = self.texts_of_source(contract)
             expected = source.content_digest(SOURCE, contract)
         self.session.execute(f"DELETE FROM {quoted_table(BY_ROW)}")
-        assert bulk_copy(self.session, BY_BULK, {"id": "id", "v": "v"}, Held(batches)) == len(wanted)
+        assert bulk_copy(self.session, Stage(BY_BULK, {"id": "id", "v": "v"}, "types"), Held(batches)) == len(wanted)
         assert insert_batches(self.session, quoted_table(BY_ROW), batches) == len(wanted)
         for table in (BY_BULK, BY_ROW):
             assert self.texts_of_target(table, contract) == wanted

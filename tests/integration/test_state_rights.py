@@ -9,9 +9,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.postgres.fence import PostgresFence
 from dpone_dagster.postgres.ledger import PostgresLedger
+from dpone_dagster.postgres.rights import missing_rights
 from dpone_dagster.postgres.session import Session
 from tests.contract.samples import RUN_KEY, campaign, plan, worker
 
@@ -61,4 +63,34 @@ def test_a_holder_of_another_login_is_named_by_its_claim(database: str, login: s
     assert sorted(holder.lock for holder in held) == ["campaign (shared)", "chunk 1"]
     assert {holder.login_at for holder in held} == {claimed.session_login_at}
     lane.close()
+    poor.close()
+
+
+def missing(session: Session) -> list[tuple[str, str]]:
+    table = TableRef("landing", "orders")
+    return [(f.path, f.problem.removeprefix("the login lacks ")) for f in missing_rights(session, table, "system")]
+
+
+def test_each_right_that_is_missing_is_named(database: str, login: str) -> None:
+    poor = Session(login, "poor")
+    owned = [("table landing.orders", "ownership")]
+    assert missing(poor) == [(f"database {poor.connection.info.dbname}", "CREATE")]
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute("CREATE SCHEMA landing CREATE TABLE orders (id int)")
+        admin.execute("CREATE SCHEMA system")
+        both = [(f"schema {schema}", right) for schema in ("landing", "system") for right in ("CREATE", "USAGE")]
+        assert missing(poor) == both + owned
+        admin.execute("GRANT USAGE, CREATE ON SCHEMA landing, system TO dpone_poor")
+        assert missing(poor) == owned
+        admin.execute("ALTER TABLE landing.orders OWNER TO dpone_poor")
+        assert missing(poor) == []
+        lead = Session(database, "lead")
+        PostgresLedger(lead, "system").provision()
+        lead.close()
+        admin.execute("REVOKE CREATE ON SCHEMA system FROM dpone_poor")
+        state = missing(poor)
+        assert ("table system.__dpone__chunk_receipts", "INSERT") in state
+        assert {right for _, right in state} == {"SELECT", "INSERT", "UPDATE"}
+        admin.execute("GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA system TO dpone_poor")
+        assert missing(poor) == []
     poor.close()

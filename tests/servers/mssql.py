@@ -47,6 +47,15 @@ class MssqlServer:
     stand_in: bool
 
     @cached_property
+    def verified_on(self) -> str:
+        """What a green run proves, in one line."""
+        version = str(self._admin.value("SELECT @@VERSION")).splitlines()[0].strip()
+        if not self.stand_in:
+            return f"verified on {version}"
+        babelfish = self._admin.value("SELECT CAST(SERVERPROPERTY('babelfishversion') AS nvarchar(20))")
+        return f"verified on Babelfish {babelfish.removesuffix('.0')}; UNVERIFIED on SQL Server"
+
+    @cached_property
     def _admin(self) -> Session:
         return Session(self.url, "test setup")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import sqlglot
-from sqlglot import exp
 
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql import ddl
@@ -169,23 +167,6 @@ def test_the_rest() -> None:
         "/* dpone:seal_columnstore */ ALTER INDEX [ix] ON [landing].[or]]d'ers] "
         "REORGANIZE WITH (COMPRESS_ALL_ROW_GROUPS = ON)"
     )
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        *ddl.create_table(TABLE, catalog(COLUMNSTORE, heap="PAGE")),
-        ddl.create_index(TABLE, ROWSTORE).replace("UNIQUE CLUSTERED", "UNIQUE"),  # not known to sqlglot together
-        ddl.drop_index(TABLE, PLAIN),
-        ddl.rename_table(TABLE, "x"),
-        ddl.add_property(TABLE, "x", "y"),
-        ddl.drop_property(TABLE, "x"),
-    ],
-)
-def test_what_sqlglot_knows_parses(statement: str) -> None:
-    for tree in sqlglot.parse(statement, dialect="tsql"):
-        assert tree is not None
-        assert not list(tree.find_all(exp.Command))
 
 
 def test_the_contract_tells_every_difference_of_an_index() -> None:

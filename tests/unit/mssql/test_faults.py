@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dpone_dagster.campaign.errors import ConnectionLost, DponeError, Interrupted, TransientFailure
+from dpone_dagster.campaign.errors import ConnectionLost, DponeError, Interrupted, ServerFull, TransientFailure
+from dpone_dagster.mssql.bulk import BulkRefused, _translated
 from dpone_dagster.mssql.faults import ServerError, is_lost, takes_no_connection_now, translate
 
 _DRIVER = "[Microsoft][ODBC Driver 18 for SQL Server][SQL Server]"
@@ -39,7 +40,8 @@ def error(state: str, text: str) -> Any:
             ConnectionLost,
         ),
         ("HY000", "Attempt to use a closed connection.", ConnectionLost),
-        ("42000", f"{_DRIVER}The transaction log is full. (9002) (SQLExecDirectW)", ServerError),
+        ("42000", f"{_DRIVER}The transaction log for database 'dwh' is full. (9002) (SQLExecDirectW)", ServerFull),
+        ("42000", f"{_DRIVER}Could not allocate space for object 'dbo.t'. (1105) (SQLExecDirectW)", ServerFull),
         ("42S02", f"{_DRIVER}Invalid object name 'x'. (208) (SQLExecDirectW)", ServerError),
     ],
 )
@@ -92,3 +94,17 @@ def test_row_content_is_never_told(text: str) -> None:
 )
 def test_a_login_is_refused_or_not_taken_now(state: str, text: str, not_now: bool) -> None:
     assert takes_no_connection_now(error(state, text)) is not_now
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Sql Error: 9002, the transaction log for database 'dwh' is full", ServerFull),
+        ("Sql Error: 1105, could not allocate space", ServerFull),
+        ("Sql Error: 1205, deadlock", TransientFailure),
+        ("IO error: os error 104", ConnectionLost),
+        ("Sql Error: 229, the INSERT permission was denied", BulkRefused),
+    ],
+)
+def test_only_a_refusal_of_bulk_copy_sends_rows_another_way(said: str, kind: type[DponeError]) -> None:
+    assert type(_translated(RuntimeError(said))) is kind

@@ -1,0 +1,30 @@
+"""Finds out which rights a login lacks, before anything is touched. What each is for is in docs/sqlserver.md."""
+
+from __future__ import annotations
+
+from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.mssql.queries import load
+from dpone_dagster.mssql.session import Session
+
+_ADVICE = "GRANT {permission}{securable} TO the login's role; deploy/mssql/setup.sql grants all that is needed"
+
+
+def missing_rights(session: Session, table: TableRef, state_schema: str) -> list[Finding]:
+    """Rights that a campaign needs and this login lacks.
+
+    Rights on the schemas, not on tables: a publication makes another table the live one, and grants do not follow.
+
+    Args:
+        session: The target's session.
+        table: The live table.
+        state_schema: Where the state tables are, or will be.
+    """
+    rows = session.rows(load("rights.sql")["lacking"], state_schema, table.schema, state_schema)
+    return [_finding(place, permission) for place, permission in rows]
+
+
+def _finding(place: str, permission: str) -> Finding:
+    kind, _, name = place.partition(" ")
+    securable = f" ON SCHEMA::{name}" if kind == "schema" else ""
+    return Finding(place, f"the login lacks {permission}", _ADVICE.format(permission=permission, securable=securable))

@@ -1,0 +1,28 @@
+"""Finds out which rights a login lacks, before anything is touched. What each is for is in docs/connections.md."""
+
+from __future__ import annotations
+
+from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.postgres.queries import load
+from dpone_dagster.postgres.session import Session, translated
+
+
+def missing_rights(session: Session, table: TableRef, state_schema: str) -> list[Finding]:
+    """Rights that a campaign needs and this login lacks.
+
+    Args:
+        session: The target's session.
+        table: The live table.
+        state_schema: Where the state tables are, or will be.
+    """
+    values = {"schema": table.schema, "name": table.name, "state": state_schema}
+    with translated():
+        rows = session.connection.execute(load("rights.sql")["lacking"], values).fetchall()
+    return [Finding(place, f"the login lacks {permission}", _advice(place, permission)) for place, permission in rows]
+
+
+def _advice(place: str, permission: str) -> str:
+    if permission == "ownership":
+        return f"make the login a member of the role that owns the {place}, or its owner"
+    return f"GRANT {permission} ON {place} TO the login"
