@@ -168,9 +168,10 @@ def _of_ddl() -> Iterator[str]:
     plain = IndexFacts("ix", 2, False, keys, ("note", "amount"), None, {})
     every = IndexFacts("ix", 2, True, keys, ("note",), "([a] IS NOT NULL)", {"FILLFACTOR": 80, "PAD_INDEX": "ON"})
     unique = IndexFacts("ix", 2, True, keys, (), None, {})
+    turned = IndexFacts("ix", 2, True, keys[::-1], (), None, {})
     clustered = IndexFacts("ix", 1, True, keys, (), None, {"DATA_COMPRESSION": "PAGE", "ALLOW_ROW_LOCKS": "OFF"})
     columnstore = IndexFacts("ix", 5, False, (), (), None, {"COMPRESSION_DELAY": 60, "DATA_COMPRESSION": "COLUMNSTORE"})
-    for index in (plain, every, unique, clustered, columnstore):
+    for index in (plain, every, unique, turned, clustered, columnstore):
         yield ddl.create_index(TABLE, index)
     for stored, heap in ((None, "NONE"), (None, "PAGE"), (clustered, None), (columnstore, None)):
         indexes = () if stored is None else (stored,)
