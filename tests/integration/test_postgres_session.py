@@ -113,3 +113,12 @@ def test_a_parameter_that_is_wrong_is_named(parameter: str, words: str) -> None:
 def test_a_role_that_is_not_there_is_a_refused_login(database: str) -> None:
     with pytest.raises(LoginRefused, match="does not exist"):
         Session(database.replace("postgres@", "nobody_at_all@"), "test")
+
+
+def test_the_server_is_asked_to_notice_within_seconds_that_a_host_vanished(database: str) -> None:
+    # A socket of this host has no keep-alives, so that the server shows none here.
+    with contextlib.closing(Session(database, "test")) as session:
+        options = session.connection.info.get_parameters()["options"]
+    for setting in ("idle=10", "interval=5", "count=3"):
+        assert f"tcp_keepalives_{setting}" in options
+    assert "tcp_user_timeout=20000" in options
