@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 _VERIFIED_ON = pytest.StashKey[str]()
 _RECORDER = pytest.StashKey[tsql.Recorder]()
+
+
+def pytest_configure() -> None:
+    """Let a SIGTERM end the run as Ctrl-C does, so that the servers it started are stopped."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
