@@ -133,7 +133,7 @@ class ArrowStream:
         self._columns = list(columns)
         self._decimals = decimals
         self._batches: Generator[Any, None, None] | None = None
-        self.nulled = nulled
+        self.nulled: Mapping[str, int] = nulled
         self.rows = 0
         self.bytes = 0
 

@@ -42,7 +42,7 @@ class PgCopyStream:
         self._statement = statement
         self._open = contextlib.ExitStack()
         self._started = False
-        self.nulled = nulled
+        self.nulled: Mapping[str, int] = nulled
         self.rows = 0
         self.bytes = 0
 

@@ -55,7 +55,7 @@ class PgChangeSnapshot:
             mask=sql.Literal(LOW32),
             width=sql.Literal(self._state.xmax - self._since.xid),
         )
-        return self._opened(self._reader.rows("read_changes", window))
+        return self._opened(self._reader.rows_if_any("read_changes", window))
 
     def key_buckets(self, buckets: int) -> list[KeyBucket]:
         """Digest of all keys, a bucket each; empty buckets are left out."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Protocol
 
@@ -42,6 +43,26 @@ class Read(Protocol):
     def label(self) -> str:
         """Run and chunk, for people who look at the server."""
         ...
+
+
+class _Later(Mapping[str, int]):
+    """Counts that are made when they are first looked at."""
+
+    def __init__(self, count: Callable[[], Mapping[str, int]]) -> None:
+        self._count = count
+
+    @cached_property
+    def _counts(self) -> Mapping[str, int]:
+        return self._count()
+
+    def __getitem__(self, column: str) -> int:
+        return self._counts[column]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
 
 
 class RowReader:
@@ -83,6 +104,12 @@ class RowReader:
             condition: Which rows.
         """
         return self._stream(query, self._columns, condition, self._nulled(condition))
+
+    def rows_if_any(self, query: str, condition: sql.Composable) -> PgCopyStream | ArrowStream:
+        """As `rows`, but what was replaced is counted when it is first asked for, after the rows; none, no count."""
+        stream = self._stream(query, self._columns, condition)
+        stream.nulled = _Later(lambda: self._nulled(condition) if stream.rows else {})
+        return stream
 
     def key_rows(self, query: str, condition: sql.Composable) -> PgCopyStream | ArrowStream:
         """The unique key's columns only."""

@@ -220,6 +220,22 @@ def test_without_xmin_there_is_no_handoff() -> None:
         ({"dagster__incremental__cron": "30 25 * * *"}, "dagster.incremental.cron", "hour `25` is not within 0-23"),
         ({"dagster__incremental__timezone": "Mars/Olympus"}, "dagster.incremental.timezone", "Europe/Paris"),
         ({"dagster__incremental__max_delete_fraction": 1.5}, "dagster.incremental.max_delete_fraction", "from 0 to 1"),
+        ({"dagster__incremental__delete_mode": "no"}, "dagster.incremental.delete_mode", "`hard` or `soft`"),
+        (
+            {"dagster__incremental__delete_mode": "soft"},
+            "dagster.incremental.soft_delete_column",
+            "nullable timestamp or boolean",
+        ),
+        ({"dagster__incremental__soft_delete_column": "gone"}, "dagster.incremental.delete_mode", "write `soft`"),
+        (
+            {
+                "source__columns": ["id", "gone"],
+                "dagster__incremental": {"delete_mode": "soft", "soft_delete_column": "gone"},
+            },
+            "dagster.incremental.soft_delete_column",
+            "name another column",
+        ),
+        ({"dagster__incremental__reconcile_cron": "daily"}, "dagster.incremental.reconcile_cron", "five"),
         ({"dagster__owners": ["bob"]}, "dagster.owners.0", "team:name"),
         ({"dagster__tags": {"a b": "c"}}, "dagster.tags.a b", "letters, digits"),
         ({"sink__columns": {"x": {"on_bad_value": "skip"}}}, "sink.columns.x.on_bad_value", "`fail` or `null`"),
