@@ -4,17 +4,21 @@ SELECT /* dpone:settle_session */
     set_config('row_security', 'off', false), set_config('search_path', 'pg_catalog', false)
 
 -- name: server
--- The control file learns of a promotion with the next checkpoint only; the name of the WAL file at once.
+-- The control file learns of a promotion with the next checkpoint only; the name of the WAL file, and what a standby
+-- receives, at once. Who may not see the receiver sees a row of NULLs.
 SELECT /* dpone:server */
     (SELECT system_identifier::text FROM pg_control_system()) AS system_identifier,
     CASE
-        WHEN pg_is_in_recovery() THEN (SELECT timeline_id FROM pg_control_checkpoint())
+        WHEN pg_is_in_recovery() THEN GREATEST(
+            (SELECT timeline_id FROM pg_control_checkpoint()), (SELECT received_tli FROM pg_stat_wal_receiver)
+        )
         ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
     END AS timeline,
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database_oid,
     pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
     pg_snapshot_xmax(pg_current_snapshot())::text AS xmax,
     pg_is_in_recovery() AS in_recovery,
+    EXISTS (SELECT FROM pg_stat_wal_receiver WHERE received_tli IS NULL) AS timeline_hidden,
     clock_timestamp() AS taken_at
 
 -- name: relation

