@@ -88,7 +88,7 @@ def test_increments_read_a_standby_and_go_on_after_its_promotion_once_rows_are_c
         checkpoint = orders.on_target("SELECT * FROM system.__dpone__xmin_checkpoints")
         with pytest.raises(SourceTimelineChanged, match="this is timeline 2, the anchor is of 1") as caught:
             increment(orders, "inc-3")
-        assert "compare: rows" in caught.value.advice
+        assert "--compare rows" in caught.value.advice
         assert orders.on_target("SELECT * FROM system.__dpone__xmin_checkpoints") == checkpoint
 
         settled = run_increment(orders.spec, orders.connector, "inc-4", compare="rows")
