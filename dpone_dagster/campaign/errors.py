@@ -440,7 +440,7 @@ class RewindRefused(Refused):
     """The checkpoint cannot be rewound to there; it stays where it is."""
 
     code = "REWIND_REFUSED"
-    next_step = "`dpone state inspect MANIFEST` lists where it can go back to."
+    next_step = "`dpone state inspect` with the same target lists where it can go back to."
 
 
 class TargetUnknown(Refused):
