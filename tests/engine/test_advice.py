@@ -8,8 +8,9 @@ from dpone_dagster.campaign import errors
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.engine.advice import advice_for_increments
 
-# Of a campaign's own steps; `HANDOFF_MISSING` is an increment's, and finishing the campaign is what it needs.
-OF_CAMPAIGNS = {"CAMPAIGN_CANCELLED", "CHUNK_FAILED", "FAULT_INJECTED", "HANDOFF_MISSING", "STOPPED"}
+# Of a campaign's own steps; the two others are an increment's too, and the campaign's command is what they need.
+OF_CAMPAIGNS = {"CAMPAIGN_CANCELLED", "CHUNK_FAILED", "FAULT_INJECTED", "STOPPED"}
+OF_CAMPAIGNS |= {"HANDOFF_MISSING", "STATE_VERSION_OLDER"}
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DponeError)]
 
 
