@@ -186,6 +186,7 @@ def _of_ddl() -> Iterator[str]:
     yield ddl.rename_table(TABLE, "it's")
     yield ddl.add_property(TABLE, "dpone_shadow_of", "it's")
     yield ddl.drop_property(TABLE, "dpone_shadow_of")
+    yield ddl.drop_table(TABLE)
 
 
 def _row(name: str, type_name: str, **facts: Any) -> dict[str, Any]:

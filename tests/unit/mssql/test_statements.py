@@ -5,9 +5,13 @@ The corpus is held complete by the live tests: `new_mssql_database` fails a test
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import sqlglot
 
+from dpone_dagster.mssql import ddl
 from dpone_dagster.mssql.queries import load
 from tests.mssql_corpus import ELSEWHERE, statements
 from tests.tsql import NOT_UNDERSTOOD, missed_by_the_corpus, prove_readable, tag_of
@@ -25,6 +29,12 @@ def test_what_python_completes_is_in_the_corpus_too() -> None:
     for file_name, name in ELSEWHERE:
         lines = [line for line in load(file_name)[name].splitlines() if not line.startswith("--")]
         assert lines[0].split("{", 1)[0] in whole, (file_name, name)
+
+
+def test_every_statement_of_the_ddl_is_in_the_corpus() -> None:
+    tags = set(re.findall(r"/\* dpone:(\w+)", Path(ddl.__file__).read_text()))
+    assert len(tags) > 10
+    assert tags <= set(map(tag_of, CORPUS))
 
 
 def test_what_sqlglot_does_not_understand_is_what_is_listed() -> None:
