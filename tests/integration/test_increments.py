@@ -22,7 +22,6 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.watermark import Anchor
 from dpone_dagster.ports import ChangeRead, ChangeSnapshot, RowStream
-from dpone_dagster.postgres import sourceproof
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.source import PostgresSource
 from tests.integration.clusters import burn, primary_and_standby, replayed, standby_of, wrapping_server
@@ -157,17 +156,6 @@ def test_a_watermark_ahead_of_the_source_is_refused(source: PostgresSource) -> N
 
     read = read_since(source, replace(since, xid=since.xid + 1_000_000))
     with pytest.raises(IncrementRefused, match="ahead of the source"), source.read_changes(read):
-        pass
-
-
-def test_a_watermark_that_is_too_old_is_refused(source: PostgresSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    since = source.capture_anchor()
-    with source.read_changes(read_since(source, since)):
-        pass
-    monkeypatch.setattr(sourceproof, "MAX_DISTANCE", 0)
-
-    read = read_since(source, since)
-    with pytest.raises(IncrementRefused, match="transactions since the watermark"), source.read_changes(read):
         pass
 
 
@@ -306,6 +294,13 @@ def across_the_wrap(wrapping: str, wrap: int) -> None:
     source = PostgresSource(wrapping, "test")
     since = source.capture_anchor()
     assert wrap - 200 < since.xid < wrap
+    for distance, words in ((2**31, "2147483648 transactions since"), (2**31 - 2**31 // 10, "1932735284 transactions")):
+        far = read_since(source, replace(since, xid=since.xid - distance))
+        with pytest.raises(IncrementRefused, match=words) as refusal, source.read_changes(far):
+            pass
+        assert "new initial campaign" in refusal.value.advice
+    with source.read_changes(read_since(source, replace(since, xid=since.xid - 2**30))):
+        pass  # half of that is near enough
     execute(wrapping, "INSERT INTO t VALUES (20, 'before the wrap')")
     burn(wrapping, 300)
     execute(wrapping, "INSERT INTO t VALUES (30, 'after the wrap')")
