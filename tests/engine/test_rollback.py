@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from dpone_dagster.campaign.errors import (
     CatalogDrift,
     GenerationStale,
     HandoffRefused,
+    OutcomeUnknown,
     PublicationBlocked,
     RollbackRefused,
 )
@@ -32,7 +32,7 @@ from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.rollback import preview_rollback, rollback
 from dpone_dagster.engine.validate import validate
-from dpone_dagster.ports import ChangeRead, ChangeSnapshot, Source
+from dpone_dagster.ports import ChangeRead, ChangeSnapshot, Source, Target
 from tests.engine.campaign import finish, load
 from tests.orders import Orders
 
@@ -252,7 +252,7 @@ def test_a_rollback_waits_for_the_increment_that_came_first(either: Orders, monk
     campaign(either, 2)
     either.on_source("UPDATE public.orders SET note = 'late'")
     busy = either.connector.target("increment in hand")
-    with in_hand(busy.transaction()):
+    with busy.transaction():
         busy.fence.lock_target(either.spec.target, 1)
         with pytest.raises(PublicationBlocked, match=r"the lock of landing\.orders"):
             undo(either, 2)
@@ -266,10 +266,47 @@ def test_a_rollback_waits_for_the_increment_that_came_first(either: Orders, monk
     assert either.rows_of(rolled_back(either)) == late
 
 
-@contextlib.contextmanager
-def in_hand(transaction: AbstractContextManager[None]) -> Iterator[None]:
-    with transaction:
-        yield
+class Unanswered:
+    """A connector whose first transaction is committed without its answer coming back."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._connector = orders.connector
+        self.lost = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connector, name)
+
+    def target(self, purpose: str) -> Target:
+        target = self._connector.target(purpose)
+        if self.lost:
+            return target
+        transaction = target.transaction
+
+        @contextlib.contextmanager
+        def unanswered() -> Iterator[None]:
+            with transaction():
+                yield
+            self.lost += 1
+            raise OutcomeUnknown("the connection broke while COMMIT was under way")
+
+        target.transaction = unanswered  # type: ignore[method-assign]
+        target.close, close = lambda: self._close(target, close), target.close  # type: ignore[method-assign]
+        return target
+
+    def _close(self, target: Target, close: Any) -> None:
+        del target.transaction, target.close  # type: ignore[misc]
+        close()
+
+
+def test_a_rollback_whose_answer_was_lost_is_found_by_its_receipt(either: Orders) -> None:
+    old = either.target_rows()
+    campaign(either, 1)
+    connector = Unanswered(either)
+    receipt = rollback(either.spec, connector, ADA)  # type: ignore[arg-type]
+    assert connector.lost == 1
+    assert either.target_rows() == old
+    assert history(either) == [(1, "publish"), (2, "rollback")]
+    assert receipt.sequence == 2
 
 
 # ---------------------------------------------------------------- dropping a backup
