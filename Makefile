@@ -1,6 +1,8 @@
 # `make` alone lists the targets. Everything lives in .venv and .dpone; `make clean` removes both.
 
 SHELL := /bin/sh
+# Each worker has servers of its own; a file's tests stay together and share them.
+PYTEST_ARGS ?= --numprocesses auto --maxprocesses 4 --dist loadfile
 BIN := .venv/bin
 STAMP := .venv/.setup-done
 

@@ -7,7 +7,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -126,6 +126,19 @@ def mssql_orders(new_database: Callable[[str], str], mssql_warehouse: MssqlTarge
     from tests.mssql_orders import make_mssql_orders
 
     return make_mssql_orders(new_database("oltp"), mssql_warehouse, rows=400, chunks=4)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells the run that started it on which server it was."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["verified_on"] = session.config.stash.get(_VERIFIED_ON, None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """The run hears it."""
+    if where := getattr(node, "workeroutput", {}).get("verified_on"):
+        node.config.stash[_VERIFIED_ON] = where
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

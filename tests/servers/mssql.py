@@ -26,6 +26,8 @@ from dpone_dagster.mssql.session import Session
 URL_VARIABLE = "DPONE_TEST_MSSQL_URL"
 STAND_IN = Path("/opt/babelfish/start-private.sh")
 SKIPPED = "no SQL Server"
+# Workers of one run share a server that is named, so each has databases of its own.
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 _DRIVERS = ("pyodbc", "mssql_python", "adbc_driver_postgresql")
 HOW_TO = (
     f"set {URL_VARIABLE}=mssql://login:secret@host:1433/master?encrypt=yes to a server whose login may create databases"
@@ -62,11 +64,12 @@ class MssqlServer:
     def recreate(self, name: str) -> str:
         """Make a fresh database and return its URL."""
         self.drop(name)
-        self._admin.execute(f"CREATE DATABASE {quoted(name)}", seconds=60)
-        return self.url_of(name)
+        self._admin.execute(f"CREATE DATABASE {quoted(name + _WORKER)}", seconds=60)
+        return self.url_of(name + _WORKER)
 
     def drop(self, name: str) -> None:
-        """Drop a database, its sessions ended first."""
+        """Drop a database that `recreate` made, its sessions ended first."""
+        name += _WORKER
         if not self._admin.value("SELECT COUNT(*) FROM sys.databases WHERE name = ?", name):
             return
         for _ in range(50):
