@@ -59,6 +59,11 @@ class IncrementPolicy:
     delete_mode: DeleteMode = "hard"
     soft_delete_column: str | None = None
 
+    @property
+    def settles_deletes(self) -> bool:
+        """Whether anything but the first increment finds rows that were deleted in the source."""
+        return self.reconcile_deletes == "always" or self.reconcile_cron is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class RouteSpec:

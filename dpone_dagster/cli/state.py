@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +47,19 @@ def checkpoint_report(manifest: Path) -> Report:
         headline=_headline(status),
         data=status.as_dict(),
         tables=_tables(status),
-        notes=(f"The source did not say where it is: {status.source_problem}",) if status.source_problem else (),
+        notes=tuple(_notes(status)),
         next_commands=(command("increment", "run", manifest),) if status.reason is None else (),
     )
+
+
+def _notes(status: CheckpointStatus) -> Iterator[str]:
+    if status.source_problem:
+        yield f"The source did not say where it is: {status.source_problem}"
+    if status.checkpoint is not None and not status.spec.increment.settles_deletes:
+        yield (
+            "Rows that are deleted in the source stay in the target: after the first increment nothing compares keys. "
+            "Set dagster.incremental.reconcile_cron, or reconcile_deletes: always."
+        )
 
 
 def _headline(status: CheckpointStatus) -> str:

@@ -60,6 +60,7 @@ class CheckpointStatus:
             "publication_receipt": stored.publication_receipt if stored else None,
             "revision": stored.revision if stored else None,
             "reconciled": stored.reconciled if stored else None,
+            "settles_deletes": self.spec.increment.settles_deletes,
             "anchor": {"xid": str(stored.anchor.xid), "taken_at": stored.anchor.taken_at.isoformat()}
             if stored
             else None,

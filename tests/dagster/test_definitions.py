@@ -71,7 +71,7 @@ def test_a_manifest_becomes_a_chain_of_five_assets_two_jobs_and_a_schedule(
     assert shadow.metadata["manifest"].value == str(path)
     assert shadow.owners == ["team:dwh"]
     assert {key.name for key in assets.asset_check_keys} == {
-        *("receipts_complete", "row_count", "unique_key", "catalog", "not_empty"),
+        *("receipts_complete", "row_count", "unique_key", "catalog", "not_empty", "unique_indexes"),
         *("publication_receipt", "handoff_bound"),
     }
     assert all(assets.get(key).blocking for key in assets.asset_check_keys)

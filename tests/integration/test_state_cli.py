@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from dpone_dagster.cli.commands import dpone
+from dpone_dagster.cli.state import checkpoint_report
 from dpone_dagster.engine.increment import run_increment
 from tests.engine.campaign import finish, load
 from tests.orders import Orders
@@ -145,6 +146,23 @@ def test_the_target_is_found_among_the_manifests_of_the_project(increments: Proj
     error = project.json("state", "inspect", "landing.orders", exit_code=2)["error"]
     assert "--connection" in error["next_step"]
     assert project.json("state", "inspect", "landing.orders", "--connection", "pg_dwh") is not None
+
+
+@pytest.mark.parametrize(
+    ("keys", "settled"),
+    [
+        ({"reconcile_deletes": "first"}, False),
+        ({"reconcile_deletes": "never"}, False),
+        ({"reconcile_deletes": "always"}, True),
+        ({"reconcile_cron": "0 2 * * sun"}, True),
+    ],
+)
+def test_it_is_said_aloud_where_deleted_rows_stay(increments: Project, keys: dict[str, Any], settled: bool) -> None:
+    increments.orders.manifest["dagster"] = {"incremental": keys}
+    manifest = increments.orders.write(increments.manifest.parent)
+    assert increments.json("increment", "status", str(manifest))["settles_deletes"] is settled
+    notes = checkpoint_report(manifest).notes
+    assert any("stay in the target" in note for note in notes) is not settled
 
 
 @pytest.mark.slow
