@@ -6,13 +6,21 @@ from collections.abc import Iterable, Mapping
 
 from dagster import AssetSelection, ExecutorDefinition, define_asset_job, multiprocess_executor
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    MAX_RETRIES_TAG,
+    RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
+)
 
 from dpone_dagster.assets.names import asset_key, campaign_job_name, increment_job_name, partitions_of
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
 EXECUTOR_VARIABLE = "DPONE_EXECUTOR"
+# For runs whose process died: every manifest that is accepted has receipts and retains its backup, so it may run again.
+# A step that failed is a known failure, and steps retry by themselves what can succeed when tried again.
+RUN_RETRIES: Mapping[str, str] = {MAX_RETRIES_TAG: "3", RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}
 # Loaded once by the fork server, so that a lane starts in a fraction of a second. None of it opens anything at import.
 _PRELOADED = ["dpone_dagster.campaign_definitions", "dpone_dagster.postgres.source", "dpone_dagster.postgres.target"]
 
@@ -58,7 +66,11 @@ def campaign_job(spec: CampaignSpec, executor: ExecutorDefinition) -> Unresolved
         selection=AssetSelection.assets(*(asset_key(spec, name) for name in names)),
         description=f"Load, validate and publish `{spec.target}`, and hand it over.",
         # A run without them would have no partitions at all.
-        run_tags={ASSET_PARTITION_RANGE_START_TAG: keys[0], ASSET_PARTITION_RANGE_END_TAG: keys[-1]},
+        run_tags={
+            **RUN_RETRIES,
+            ASSET_PARTITION_RANGE_START_TAG: keys[0],
+            ASSET_PARTITION_RANGE_END_TAG: keys[-1],
+        },
         executor_def=executor,
     )
 
@@ -74,5 +86,6 @@ def increment_job(spec: RouteSpec, executor: ExecutorDefinition) -> UnresolvedAs
         increment_job_name(spec),
         selection=AssetSelection.assets(asset_key(spec, "incremental")),
         description=f"Load into `{spec.target}` what changed in `{spec.source}`.",
+        run_tags=RUN_RETRIES,
         executor_def=executor,
     )

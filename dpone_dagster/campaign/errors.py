@@ -257,6 +257,13 @@ class CampaignCancelled(Refused):
     next_step = "Take it up again: `dpone backfill resume MANIFEST`."
 
 
+class CancelRefused(Refused):
+    """The campaign is published already; a cancel comes before the publication or not at all."""
+
+    code = "CANCEL_REFUSED"
+    next_step = "To bring the table before back: `dpone backfill rollback MANIFEST`."
+
+
 class FaultsRefused(Refused):
     """DPONE_FAULT is set where faults are not allowed, or names a point or an action that does not exist."""
 

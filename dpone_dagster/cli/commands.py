@@ -120,6 +120,23 @@ def status(manifest: Path, form: Form) -> None:
 
 @backfill.command()
 @_manifest
+@click.option("--reason", required=True, help="Why; it is recorded.")
+@click.option("--requested-by", metavar="NAME", help="Who asks for it; this login if nobody is named.")
+@_form
+def cancel(manifest: Path, reason: str, requested_by: str | None, form: Form) -> None:
+    """Tell a campaign to stop, wherever it runs. Lanes finish the chunk in hand and claim no more."""
+
+    def ask() -> Report:
+        from dpone_dagster.cli.looking import operator
+        from dpone_dagster.cli.undoing import cancel_report
+
+        return cancel_report(manifest, reason, requested_by or operator())
+
+    answer(form, ask, manifest)
+
+
+@backfill.command()
+@_manifest
 @_yes
 @_approved_by
 @click.option("--reason", help="Why; it is recorded with the receipt.")

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -87,11 +88,12 @@ def run_job(request: JobRequest) -> JobEnd:
         request: What to execute.
     """
     log = _log_path(request)
-    with output_to(log), _instance() as instance, _interrupts() as interrupted:
+    mine = {_HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
+    with output_to(log), _instance() as instance, _interrupts(instance, mine) as interrupted:
         _close_dead_runs(instance, request.job)
         arguments = {"manifest": str(request.manifest), "job": request.job}
         job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)
-        tags = {**_TAGS, _COMMAND_TAG: request.command, _HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
+        tags = {**_TAGS, _COMMAND_TAG: request.command, **mine}
         with execute_job(job, instance, tags=tags, run_config=request.run_config) as result:
             failures = () if result.success else _step_failures(instance, result.run_id)
             facts = _last_facts(instance, result.run_id) if result.success else {}
@@ -133,23 +135,32 @@ def _log_path(request: JobRequest) -> Path:
 
 
 @contextlib.contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Tells whether SIGINT or SIGTERM came, whichever handler Dagster has set meanwhile."""
+def _interrupts(instance: DagsterInstance, mine: Mapping[str, str]) -> Iterator[Callable[[], bool]]:
+    """Tells whether SIGINT or SIGTERM came, whichever handler Dagster has set meanwhile.
+
+    Dagster calls an interrupted run failed unless it knows that the run is being cancelled, so that is said at once.
+    """
+    told = threading.Event()
     reader, writer = socket.socketpair()
-    with reader, writer:
-        reader.setblocking(False)
-        writer.setblocking(False)
-        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        try:
-            yield lambda: _stopping(reader)
-        finally:
-            signal.set_wakeup_fd(before)
+    writer.setblocking(False)
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    watch = threading.Thread(target=_watch, args=(reader, told, instance, mine), name="dpone-interrupts", daemon=True)
+    watch.start()
+    try:
+        yield told.is_set
+    finally:
+        signal.set_wakeup_fd(before)
+        writer.close()
+        watch.join()
+        reader.close()
 
 
-def _stopping(reader: socket.socket) -> bool:
-    with contextlib.suppress(BlockingIOError):
-        return not {signal.SIGINT, signal.SIGTERM}.isdisjoint(reader.recv(4096))
-    return False
+def _watch(reader: socket.socket, told: threading.Event, instance: DagsterInstance, mine: Mapping[str, str]) -> None:
+    while numbers := reader.recv(4096):
+        if not told.is_set() and not {signal.SIGINT, signal.SIGTERM}.isdisjoint(numbers):
+            told.set()
+            for run in instance.get_runs(RunsFilter(statuses=_UNFINISHED, tags=mine)):
+                instance.report_run_canceling(run, "the command was told to stop")
 
 
 def _last_facts(instance: DagsterInstance, run_id: str) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""`dpone backfill rollback` and `drop-backup`: a preview, or the deed on somebody's word."""
+"""`dpone backfill cancel`, `rollback` and `drop-backup`: stop it, undo it, or make that impossible."""
 
 from __future__ import annotations
 
@@ -7,8 +7,28 @@ from pathlib import Path
 from dpone_dagster.campaign.receipts import Approval
 from dpone_dagster.cli.looking import open_campaign
 from dpone_dagster.cli.report import Report, Table, command
+from dpone_dagster.engine.cancel import cancel
 from dpone_dagster.engine.dropbackup import drop_backup, preview_drop
 from dpone_dagster.engine.rollback import preview_rollback, rollback
+
+
+def cancel_report(manifest: Path, reason: str, requested_by: str) -> Report:
+    """Cancel and report what is recorded."""
+    spec, connector = open_campaign(manifest)
+    record = cancel(spec, connector, reason, requested_by)
+    return Report(
+        headline=f"{spec.dataset} is cancelled by {record.cancel_requested_by}: {record.cancel_reason}",
+        data={
+            "phase": str(record.phase),
+            "requested_by": record.cancel_requested_by,
+            "reason": record.cancel_reason,
+        },
+        notes=(
+            f"Lanes at work finish the chunk in hand, for at most {spec.drain_timeout_seconds:,} s, and claim no more.",
+            "What is committed stays committed; `run` is refused from now on, `resume` takes the campaign up again.",
+        ),
+        next_commands=(command("backfill", "status", manifest), command("backfill", "resume", manifest)),
+    )
 
 
 def rollback_preview(manifest: Path) -> Report:

@@ -27,7 +27,7 @@ from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.chunk import load_chunk
 from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.lane import LaneSessions
-from dpone_dagster.engine.sessions import existing_campaign, target_session
+from dpone_dagster.engine.sessions import existing_campaign, prove_not_cancelled, target_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector
 
@@ -180,12 +180,14 @@ def collect(spec: CampaignSpec, connector: Connector, selection: ChunkSelection)
     """Read from the ledger what became of the selected chunks.
 
     Raises:
+        CampaignCancelled: One or more are not committed because the campaign was told to stop.
         ChunkFailed: One or more are not committed; each failed one is a finding.
     """
     with target_session(connector, "collect") as target:
         progress = target.ledger.progress(spec.run_key, selection)
         if progress.remaining == 0:
             return progress
+        prove_not_cancelled(existing_campaign(spec, target))
         failed = target.ledger.chunks(spec.run_key, selection, only=("failed",), limit=_SHOWN_FAILURES)
         # Only where no lane is left: another run of the same backfill may still be loading.
         if target.fence.lock_campaign(spec.run_key, "exclusive", _QUIET_WAIT_SECONDS):

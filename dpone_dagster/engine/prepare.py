@@ -12,7 +12,6 @@ from dpone_dagster.campaign.contract import Column, ColumnContract
 from dpone_dagster.campaign.deletion import delete_mark
 from dpone_dagster.campaign.errors import (
     CampaignActive,
-    CampaignCancelled,
     CatalogDrift,
     CatalogRefused,
     Finding,
@@ -38,6 +37,7 @@ from dpone_dagster.engine.sessions import (
     hold_campaign,
     opened,
     prove_manifest,
+    prove_not_cancelled,
     prove_not_rolled_back,
     source_session,
     target_session,
@@ -301,10 +301,8 @@ def _prove_unchanged(spec: CampaignSpec, source: Source, record: CampaignRecord,
     prove_manifest(spec, record)
     if record.phase in FINISHED:
         return
-    if record.phase is Phase.CANCELLED and intent != "resume":
-        raise CampaignCancelled(
-            f"campaign {spec.dataset} was cancelled by {record.cancel_requested_by}: {record.cancel_reason}"
-        )
+    if intent != "resume":
+        prove_not_cancelled(record)
     if source.describe(spec.source, spec.source_columns).digest != record.source_digest:
         raise CatalogDrift(f"{spec.source} no longer looks as it did when the campaign was prepared")
 

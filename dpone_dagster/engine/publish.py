@@ -24,7 +24,7 @@ from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
-from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, target_session
+from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
 
@@ -46,7 +46,8 @@ def publish(spec: CampaignSpec, connector: Connector, run_id: str) -> Publicatio
         run_id: The run on whose behalf, for the audit rows.
 
     Raises:
-        ValidationBlocked: The campaign is not validated.
+        CampaignCancelled: The campaign was told to stop.
+        ValidationBlocked: It is not validated.
         PublicationBlocked: A session keeps the tables or reads from before the seal; may be tried again.
         GenerationStale: The live table is another generation than at prepare.
         CatalogDrift: Live table or shadow are not what they were.
@@ -85,6 +86,7 @@ def _publish_once(spec: CampaignSpec, target: Target, run_id: str) -> Publicatio
     record = prepared_campaign(spec, target)
     if record.phase in FINISHED:
         return publication_of(record, target)
+    prove_not_cancelled(record)
     if record.phase is not Phase.VALIDATED:
         raise ValidationBlocked(f"the shadow of {spec.dataset} is not validated: the campaign is {record.phase}")
     with audited(spec, target, run_id, "campaign", "publish") as facts:
@@ -136,7 +138,8 @@ def _swap(spec: CampaignSpec, record: CampaignRecord, draft: PublicationReceipt,
     if not target.ledger.move(
         record.run_key, frozenset({Phase.VALIDATED}), Phase.PUBLISHED, receipt_id=draft.receipt_id
     ):
-        raise ValidationBlocked("the campaign was cancelled or moved while it was being published")
+        prove_not_cancelled(prepared_campaign(spec, target))
+        raise ValidationBlocked("the campaign was moved while it was being published")
     sequence = _prove_head(record, target)
     target.tables.lock_table(record.shadow, LOCK_WAIT_SECONDS)
     expected = target.ledger.receipt_totals(record).rows

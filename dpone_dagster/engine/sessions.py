@@ -10,6 +10,7 @@ from typing import TypeVar
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import (
     CampaignActive,
+    CampaignCancelled,
     CampaignMissing,
     CampaignRolledBack,
     PlanDrift,
@@ -142,6 +143,18 @@ def prove_not_rolled_back(record: CampaignRecord) -> None:
     """
     if record.phase is Phase.ROLLED_BACK:
         raise CampaignRolledBack(f"campaign {record.dataset} ({record.backfill_id}) was {record.stop_reason}")
+
+
+def prove_not_cancelled(record: CampaignRecord) -> None:
+    """Nobody has told the campaign to stop.
+
+    Raises:
+        CampaignCancelled: Somebody has; the message names who, and why.
+    """
+    if record.phase is Phase.CANCELLED:
+        raise CampaignCancelled(
+            f"campaign {record.dataset} was cancelled by {record.cancel_requested_by}: {record.cancel_reason}"
+        )
 
 
 def prove_manifest(spec: CampaignSpec, record: CampaignRecord) -> None:

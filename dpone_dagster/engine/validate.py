@@ -10,7 +10,7 @@ from dpone_dagster.campaign.ledger import FINISHED, LOADABLE, CampaignRecord, Ph
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
-from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, target_session
+from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
 
@@ -85,13 +85,15 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
     Raises:
         CampaignActive: A lane or another coordinator is at work.
         CampaignMissing: There is no campaign.
-        ValidationBlocked: The campaign is cancelled.
+        CampaignCancelled: It was told to stop.
+        ValidationBlocked: It was moved meanwhile.
     """
     with target_session(connector, "validate") as target:
         hold_campaign(spec, target)
         record = prepared_campaign(spec, target)
         if record.phase in FINISHED and record.validation is not None:
             return ValidationEvidence.from_dict(record.validation)
+        prove_not_cancelled(record)
         complete = _receipts_complete(target, record)
         if not complete.passed:
             return ValidationEvidence((complete,))  # still loadable: sealing now would keep the rest out

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from dagster import AssetKey, DagsterInstance, Definitions, StaticPartitionsDefinition
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+from dagster._core.storage.tags import MAX_RETRIES_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from dpone_dagster.assets.names import partitions_of
 from dpone_dagster.campaign.errors import ManifestInvalid
@@ -81,6 +82,8 @@ def test_a_manifest_becomes_a_chain_of_five_assets_two_jobs_and_a_schedule(
     assert set(jobs) == {"orders_campaign", "orders_increment"}
     assert jobs["orders_campaign"].asset_layer.executable_asset_keys == {AssetKey(["orders", n]) for n in names[:4]}
     assert jobs["orders_increment"].asset_layer.executable_asset_keys == {AssetKey(["orders", "incremental"])}
+    for job in jobs.values():
+        assert (job.run_tags[MAX_RETRIES_TAG], job.run_tags[RETRY_ON_ASSET_OR_OP_FAILURE_TAG]) == ("3", "false")
     (schedule,) = defs.schedules or ()
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 5 * * *", "Europe/Berlin")
 

@@ -196,7 +196,28 @@ def test_stopped_then_killed_and_resumed(operator: Operator) -> None:
 
     assert operator.run("resume").returncode == 0
     assert orders.source_rows() == orders.target_rows()
-    assert [run.status.value for run in operator.dagster_runs()] == ["SUCCESS", "FAILURE", "FAILURE"]
+    assert [run.status.value for run in operator.dagster_runs()] == ["SUCCESS", "FAILURE", "CANCELED"]
+
+
+def test_cancelled_while_at_work_refused_to_run_and_resumed(operator: Operator) -> None:
+    orders = operator.orders
+    with source_held(orders):
+        first = operator.start("run", "--execute")
+        wait_for(lambda: lanes_wait(orders, first))
+        asked = ("--reason", "wrong table", "--requested-by", "ada")
+        assert operator.json("cancel", *asked)["phase"] == "cancelled"
+    _, err = first.communicate(timeout=PATIENCE_SECONDS)
+    assert first.returncode == 1, err
+    (run,) = operator.dagster_runs()
+    assert run.tags["dagster/max_retries"] == "0"
+    status = operator.json("status")
+    assert (status["phase"], status["cancel_reason"]) == ("cancelled", "wrong table")
+    assert status["recommended_action"].endswith(f"resume {operator.manifest}")
+    assert operator.json("run", "--execute", exit_code=2)["error"]["code"] == "CAMPAIGN_CANCELLED"
+
+    assert operator.run("resume").returncode == 0
+    assert orders.source_rows() == orders.target_rows()
+    assert operator.json("cancel", *asked, exit_code=2)["error"]["code"] == "CANCEL_REFUSED"
 
 
 def test_a_held_campaign_is_refused_with_3_and_its_holder(operator: Operator) -> None:

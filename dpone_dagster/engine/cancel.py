@@ -1,0 +1,36 @@
+"""Cancel: record durably that a campaign shall stop; its lanes finish the chunk in hand and claim no more."""
+
+from __future__ import annotations
+
+from dpone_dagster.campaign.errors import CancelRefused
+from dpone_dagster.campaign.ledger import CampaignRecord
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.sessions import existing_campaign, target_session
+from dpone_dagster.ports import Connector
+
+
+def cancel(spec: CampaignSpec, connector: Connector, reason: str, requested_by: str) -> CampaignRecord:
+    """Cancel a campaign that is not published. Takes no lock: it never waits for those that it stops.
+
+    The row's own lock settles the race with the publication: whichever commits first makes the other impossible. The
+    first cancel stands; a second one changes nothing.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connection.
+        reason: Why.
+        requested_by: Who asks for it.
+
+    Returns:
+        The campaign as it is now.
+
+    Raises:
+        CampaignMissing: There is no campaign.
+        CancelRefused: It is published, or was rolled back.
+    """
+    with target_session(connector, "cancel") as target:
+        record = existing_campaign(spec, target)
+        if not target.ledger.cancel(record.run_key, reason, requested_by):
+            phase = existing_campaign(spec, target).phase
+            raise CancelRefused(f"campaign {spec.dataset} is {phase}: there is nothing left to stop")
+        return existing_campaign(spec, target)
