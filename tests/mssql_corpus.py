@@ -68,6 +68,10 @@ _PER_STATEMENT: Mapping[tuple[str, str], Sequence[Mapping[str, str]]] = {
     ("changes.sql", "stage_more"): [{"match": "r.[a] = m.[c0] AND r.[b] = m.[c1]"}],
     ("ledger.sql", "move"): [{"assignments": ", [validation] = ?, [receipt_id] = ?"}, {"assignments": ""}],
     ("chunkwrite.sql", "create_stage"): [_STAGED],
+    ("tables.sql", "count_surplus"): [
+        {"predicate": "1 = 1", "key": "[a]"},
+        {"predicate": "([a] IS NOT NULL)", "key": "[a], [b]"},
+    ],
 }
 # Made by Python below, of expressions; and parts of other statements.
 ELSEWHERE = {

@@ -83,7 +83,7 @@ def test_every_type_has_one_digest_on_both_servers(pg_url: str, mssql_url: str) 
             buckets = source.connection.execute(
                 pg_digests.key_buckets_query(sql.SQL("landing.edges"), [sql.Identifier("v")], 16)
             ).fetchall()
-            found = mssql_digests.key_buckets(target, TABLE, ["v"], 16, only="1 = 1")
+            found = mssql_digests.key_buckets(target, TABLE, ["v"], 16, only="(1 = 1)")
             assert [(b.bucket, b.keys, b.total) for b in found] == buckets, name
 
 
