@@ -42,7 +42,8 @@ GO
 DECLARE @lacking nvarchar(2000);
 SELECT @lacking = STRING_AGG(CONCAT(w.permission, N' on ', w.place), N', ')
 FROM (
-    SELECT N'database' AS place, p.permission, HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', p.permission) AS held
+    SELECT N'database' AS place, p.permission,
+           HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', p.permission) AS held
     FROM (SELECT N'CREATE TABLE' AS permission UNION ALL SELECT N'VIEW DEFINITION') AS p
     UNION ALL
     SELECT CONCAT(N'schema ', s.name), p.permission, HAS_PERMS_BY_NAME(QUOTENAME(s.name), N'SCHEMA', p.permission)

@@ -49,6 +49,9 @@ class CatalogReader:
         catalog = self._read(table, int(found["object_id"]))
         contract = catalog.contract()
         lost = [*catalog.lost, *self._dependents(catalog.object_id)]
+        spelt = TableRef(found["schema_name"], found["name"])
+        if spelt != table:
+            lost.append(("spelling", str(spelt)))
         if not self._session.value(self._query("sees_everything"), seconds=_SECONDS):
             lost.append(("visibility", self._session.database))
         return TargetTable(

@@ -67,8 +67,8 @@ SELECT /* dpone:dependents */ kind, name FROM (
 
 -- name: sees_everything
 -- Grants, policies and foreign keys of others are left out of the catalog for a login without this right.
-SELECT /* dpone:sees_everything */ CASE WHEN HAS_PERMS_BY_NAME(DB_NAME(), 'DATABASE', 'VIEW DEFINITION') = 1
-    OR HAS_PERMS_BY_NAME(DB_NAME(), 'DATABASE', 'CONTROL') = 1 THEN 1 ELSE 0 END
+SELECT /* dpone:sees_everything */ CASE WHEN HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), 'DATABASE', 'VIEW DEFINITION') = 1
+    OR HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), 'DATABASE', 'CONTROL') = 1 THEN 1 ELSE 0 END
 
 -- name: dependent_foreign_keys
 SELECT 'foreign key' AS kind, name FROM {database}.sys.foreign_keys WHERE parent_object_id = {id}
@@ -90,7 +90,11 @@ SELECT CASE WHEN type = 'PK' THEN 'primary key' ELSE 'unique constraint' END AS 
 FROM {database}.sys.key_constraints WHERE parent_object_id = {id}
 
 -- name: dependent_database_permissions
-SELECT 'permission' AS kind, CONCAT(r.state_desc, ' ', r.permission_name, ' to ', g.name) AS name
+-- The server's own words have a collation of their own, whatever the database's is, and are not joined with its names.
+SELECT 'permission' AS kind, CONCAT(
+    r.state_desc COLLATE DATABASE_DEFAULT, ' ', r.permission_name COLLATE DATABASE_DEFAULT, ' to ',
+    g.name COLLATE DATABASE_DEFAULT
+) AS name
 FROM {database}.sys.database_permissions AS r
 LEFT JOIN {database}.sys.database_principals AS g ON g.principal_id = r.grantee_principal_id
 WHERE r.class = 1 AND r.major_id = {id}

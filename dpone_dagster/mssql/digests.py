@@ -111,7 +111,7 @@ class Digester:
         )
 
     def exact(self, column: str, type_of: str, alias: str) -> str:
-        """T-SQL of a value in a form whose equality is identity: no collation, no trailing blanks, no offsets.
+        """T-SQL of a value in a form whose equality is identity: no collation, no trailing blanks or zeros, no offsets.
 
         Args:
             column: As it is called where the expression stands.
@@ -124,6 +124,8 @@ class Digester:
             return f"(CAST({name} AS nvarchar(max)) + N'.') {_EXACT}"
         if kind == "datetimeoffset":
             return f"{name}, DATEPART(tz, {name})"
+        if kind == "varbinary":
+            return f"{name}, DATALENGTH({name})"  # SQL Server takes 0x01 and 0x0100 for equal
         return f"CAST({name} AS binary(8))" if kind in _FLOATS else name
 
     def _type(self, column: str) -> str:

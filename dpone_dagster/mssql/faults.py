@@ -19,6 +19,8 @@ TRANSIENT = frozenset(
         3960,  # snapshot update conflict
         701,  # no memory
         802,  # no buffer pool memory
+        845,  # time-out waiting for a page
+        8628,  # time-out while a plan was made
         8645,  # time-out waiting for memory
         8651,  # low memory condition
         10928,  # resource limit of the database
@@ -49,6 +51,12 @@ NOT_NOW = frozenset(
         233,  # no more connections, or going down
         921,  # the database is not recovered yet
         922,
+        952,  # the database is in transition
+        976,  # its availability replica is not accessible, or not the primary one yet
+        978,
+        979,
+        982,
+        4221,  # the secondary waits for row versions
         17142,  # paused
         17187,  # not ready yet
         17188,  # shutting down
@@ -100,10 +108,15 @@ def is_lost(error: pyodbc.Error) -> bool:
     )
 
 
+def has_spoken(error: pyodbc.Error) -> bool:
+    """Whether the server itself has said this; if not, the driver did, and nobody knows what the server has done."""
+    return "[SQL Server]" in _text(error)
+
+
 def takes_no_connection_now(error: pyodbc.Error) -> bool:
     """Whether a failed login may succeed a moment later; if not, it was refused."""
     text = _text(error)
-    if "[SQL Server]" in text:  # it has spoken, so its number tells
+    if has_spoken(error):  # so its number tells
         return not (TRANSIENT | LOST | NOT_NOW).isdisjoint(numbers_of(error))
     return "SSL Provider" not in text and (state_of(error) == _TIMED_OUT or state_of(error).startswith(_LOST_STATES))
 

@@ -66,7 +66,10 @@ WHERE s.name = ? AND t.name = '__dpone__backfill_chunks'
 
 -- name: running
 SELECT /* dpone:running_chunks */ c.chunk_index, c.session_id, c.session_login_at,
-       COALESCE(s.program_name, CONCAT('run ', c.worker_run_id, ' lane ', c.worker_lane)) AS name
+       COALESCE(
+           s.program_name COLLATE DATABASE_DEFAULT,
+           CONCAT('run ', c.worker_run_id COLLATE DATABASE_DEFAULT, ' lane ', c.worker_lane)
+       ) AS name
 FROM {schema}.__dpone__backfill_chunks AS c
 LEFT JOIN sys.dm_exec_sessions AS s
     ON s.session_id = c.session_id

@@ -4,9 +4,10 @@
 -- name: lacking
 SELECT /* dpone:lacking_rights */ w.place, w.permission
 FROM (
-    SELECT N'database' AS place, N'CREATE TABLE' AS permission, HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'CREATE TABLE') AS held
+    SELECT N'database' AS place, N'CREATE TABLE' AS permission,
+           HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', N'CREATE TABLE') AS held
     UNION ALL
-    SELECT N'database', N'CREATE SCHEMA', HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'CREATE SCHEMA')
+    SELECT N'database', N'CREATE SCHEMA', HAS_PERMS_BY_NAME(QUOTENAME(DB_NAME()), N'DATABASE', N'CREATE SCHEMA')
     WHERE SCHEMA_ID(?) IS NULL
     UNION ALL
     SELECT CONCAT(N'schema ', s.name), p.permission, HAS_PERMS_BY_NAME(QUOTENAME(s.name), N'SCHEMA', p.permission)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from dpone_dagster.campaign.errors import DponeError, LoginRefused, OutcomeUnknown, ServerUnreachable
 from dpone_dagster.mssql.address import Address, connection_string
 from dpone_dagster.mssql.driver import driver_name, load_pyodbc
-from dpone_dagster.mssql.faults import is_lost, readable, state_of, takes_no_connection_now, translate
+from dpone_dagster.mssql.faults import has_spoken, is_lost, readable, state_of, takes_no_connection_now, translate
 from dpone_dagster.mssql.queries import load
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Session:
         """
         with self._statement(seconds) as cursor:
             _execute(cursor, statement, values)
-            return [tuple(row) for row in cursor.fetchall()]
+            return [tuple(row) for row in _fetched(cursor)]
 
     def row(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> Row | None:
         """The first row of the result, or None."""
@@ -119,7 +119,7 @@ class Session:
         with self._statement(seconds) as cursor:
             _execute(cursor, statement, values)
             names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            return [dict(zip(names, row, strict=True)) for row in _fetched(cursor)]
 
     def value(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> Any:
         """The first column of the first row.
@@ -154,7 +154,7 @@ class Session:
         with self._statement(UNBOUNDED) as cursor:
             cursor.setinputsizes(sizes)
             cursor.execute(_counted(statement), values)
-            return int(cursor.fetchval())
+            return int(_fetched(cursor)[0][0])
 
     @contextlib.contextmanager
     def _statement(self, seconds: int) -> Iterator[pyodbc.Cursor]:
@@ -227,7 +227,7 @@ class Session:
                 left = cursor.execute(_QUERIES["commit"]).fetchval()
         except pyodbc.Error as error:
             self._in_transaction = False
-            if is_lost(error):
+            if is_lost(error) or not has_spoken(error):
                 raise OutcomeUnknown("the connection broke while COMMIT was under way") from error
             self._rollback()
             raise translate(error) from error
@@ -308,6 +308,14 @@ def _execute(cursor: pyodbc.Cursor, statement: str, values: Sequence[object]) ->
     if any(sizes):
         cursor.setinputsizes(sizes)
     cursor.execute(statement, values)
+
+
+def _fetched(cursor: pyodbc.Cursor) -> list[Any]:
+    """The one result; what comes after it is read too, or an error there would be missed and the batch may be cut."""
+    rows: list[Any] = cursor.fetchall()
+    while cursor.nextset():
+        pass
+    return rows
 
 
 def _size(value: object) -> tuple[int, int, int] | None:

@@ -19,6 +19,11 @@ _LOSSES: Mapping[str, tuple[str, str]] = {
         "would be lost unnoticed",
         "GRANT VIEW DEFINITION on the database to the login (deploy/mssql/setup.sql does)",
     ),
+    "spelling": (
+        "is how the catalog spells the table; under another spelling it would have other locks and another history, "
+        "and a swap would rename it",
+        "spell it in the manifest as the catalog does",
+    ),
     "owner": (
         "has an owner of its own, other than its schema's",
         "ALTER AUTHORIZATION ON OBJECT::… TO SCHEMA OWNER",

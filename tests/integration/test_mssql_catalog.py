@@ -127,6 +127,12 @@ def test_all_findings_come_at_once(target: MssqlTarget) -> None:
     assert len(described(target).findings) == 3
 
 
+def test_a_table_that_is_spelt_otherwise_is_refused(target: MssqlTarget) -> None:
+    (finding,) = described(target, TableRef("landing", "ORDERS")).findings
+    assert finding.path == "landing.orders"
+    assert "how the catalog spells the table" in finding.problem
+
+
 def test_a_view_is_no_table(target: MssqlTarget) -> None:
     run(target, "CREATE VIEW landing.v AS SELECT n FROM landing.orders")
     (finding,) = described(target, LIVE.sibling("v")).findings

@@ -99,6 +99,16 @@ def test_a_failed_statement_ends_its_transaction_whatever_comes_next(session: Se
     assert numbers(other) == [4]
 
 
+def test_an_error_after_the_result_is_not_missed(session: Session, other: Session) -> None:
+    late = "SELECT 1 AS n; RAISERROR (N'late', 16, 1)"
+    for read in (session.rows, session.records, lambda text: session.changed_by(text, [], [])):
+        with pytest.raises(DponeError, match="late"):
+            read(late)
+    with pytest.raises(DponeError, match="late"):
+        in_one_transaction(session, "INSERT INTO dbo.numbers VALUES (1)", late)
+    assert numbers(other) == []
+
+
 def test_transactions_do_not_nest(session: Session) -> None:
     with session.transaction(), pytest.raises(DponeError, match="already"), session.transaction():
         pass

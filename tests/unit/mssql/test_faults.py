@@ -8,7 +8,7 @@ import pytest
 
 from dpone_dagster.campaign.errors import ConnectionLost, DponeError, Interrupted, ServerFull, TransientFailure
 from dpone_dagster.mssql.bulk import BulkRefused, _translated
-from dpone_dagster.mssql.faults import ServerError, is_lost, takes_no_connection_now, translate
+from dpone_dagster.mssql.faults import ServerError, has_spoken, is_lost, takes_no_connection_now, translate
 
 _DRIVER = "[Microsoft][ODBC Driver 18 for SQL Server][SQL Server]"
 
@@ -87,6 +87,11 @@ def test_row_content_is_never_told(text: str) -> None:
             True,
         ),
         ("42000", f"{_DRIVER}Database 'x' is being recovered. (922) (SQLDriverConnect)", True),
+        (
+            "42000",
+            f"{_DRIVER}The database 'x' is participating in an availability group. (976) (SQLDriverConnect)",
+            True,
+        ),
         ("28000", f"{_DRIVER}Login failed for user 'x'. (18456) (SQLDriverConnect)", False),
         ("42000", f"{_DRIVER}Cannot open database 'x' requested by the login. (4060) (SQLDriverConnect)", False),
         ("08001", "[Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: certificate verify failed (-1)", False),
@@ -94,6 +99,12 @@ def test_row_content_is_never_told(text: str) -> None:
 )
 def test_a_login_is_refused_or_not_taken_now(state: str, text: str, not_now: bool) -> None:
     assert takes_no_connection_now(error(state, text)) is not_now
+
+
+def test_what_the_driver_says_by_itself_is_not_the_servers_word() -> None:
+    assert has_spoken(error("40001", f"{_DRIVER}Transaction was deadlocked (1205) (SQLExecDirectW)"))
+    driver = "[Microsoft][ODBC Driver 18 for SQL Server]"
+    assert not has_spoken(error("HY000", f"{driver}Protocol error in TDS stream (0) (SQLExecDirectW)"))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from tests.mssql_corpus import ELSEWHERE, statements
 from tests.tsql import NOT_UNDERSTOOD, missed_by_the_corpus, prove_readable, tag_of
 
 CORPUS = list(dict.fromkeys(statements()))
+_NUMBERS = {"request_session_id", "worker_lane"}
 
 
 def test_every_statement_parses() -> None:
@@ -48,6 +49,21 @@ def test_what_sqlglot_does_not_understand_is_what_is_listed() -> None:
             if any(list(part.find_all(sqlglot.exp.Command)) for part in tree if part):
                 not_understood.add(tag_of(statement))
     assert not_understood == set(NOT_UNDERSTOOD)
+
+
+def test_texts_of_different_tables_are_joined_under_one_collation() -> None:
+    """SQL Server refuses it otherwise (468, 451): its own words, its names and our columns have each a collation."""
+    text_kept = (sqlglot.exp.Collate, sqlglot.exp.Cast, sqlglot.exp.Convert)
+    seen = 0
+    for statement in CORPUS:
+        if tag_of(statement) in NOT_UNDERSTOOD:
+            continue
+        for tree in filter(None, sqlglot.parse(statement, dialect="tsql")):
+            for joined in tree.find_all(sqlglot.exp.Concat, sqlglot.exp.Coalesce):
+                columns = [c for c in joined.find_all(sqlglot.exp.Column) if not c.find_ancestor(*text_kept)]
+                seen += 1
+                assert len({c.table for c in columns if c.name not in _NUMBERS}) <= 1, joined.sql("tsql")
+    assert seen > 10
 
 
 @pytest.mark.parametrize(
