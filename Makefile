@@ -7,7 +7,7 @@ BIN := .venv/bin
 STAMP := .venv/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-mssql test lint ui stop clean lock
+.PHONY: help setup demo demo-mssql test chaos lint ui stop clean lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo-mssql: setup ## the same into SQL Server: the one of DPONE_CONNECTION_MSSQL
 
 test: lint ## lint, types, import direction, then all tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+chaos: setup ## N=50 random campaigns that are killed, cut and cancelled (SEED=, TARGET=postgres|mssql), each judged
+	@N=$(N) SEED=$(SEED) TARGET=$(TARGET) $(BIN)/python -m tests.chaos
 
 lint: setup ## style, types and import direction only
 	@$(BIN)/ruff check .
