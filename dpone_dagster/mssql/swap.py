@@ -46,7 +46,8 @@ def lock_table(session: Session, reader: CatalogReader, table: TableRef, wait_se
         session.execute(statement, seconds=CONTROL_SECONDS + round(2 * wait_seconds))
     except (ServerError, TransientFailure) as error:
         named = _blockers(session, object_id)
-        raise PublicationBlocked(f"{table} was not free within {wait_seconds:g} s: {named}") from error
+        said = f"{named} (the server: {error.message})"
+        raise PublicationBlocked(f"{table} was not free within {wait_seconds:g} s: {said}") from error
 
 
 def _blockers(session: Session, object_id: int) -> str:

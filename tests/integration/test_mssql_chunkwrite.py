@@ -18,9 +18,9 @@ from dpone_dagster.campaign.errors import (
     TransientFailure,
     ValueNotRepresentable,
 )
-from dpone_dagster.mssql import stagefill
+from dpone_dagster.mssql import chunkwrite, stagefill
 from dpone_dagster.mssql.bulk import BulkRefused
-from dpone_dagster.mssql.quoting import quoted_table
+from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.stages import drop_dead_stages
 from dpone_dagster.mssql.target import MssqlTarget
 from dpone_dagster.ports import ShadowHandle
@@ -185,6 +185,23 @@ def test_rows_that_the_source_did_not_send_are_not_kept(target: MssqlTarget, han
     lock(target)
     with pytest.raises(CountMismatch, match=f"{said} rows read, 10 sent, 10 staged"):
         target.tables.write_chunk(CLAIM, write_of(handle), Rows([10], said))
+    assert kept(target) == (0, 0, 0)
+
+
+def test_rows_that_are_lost_between_stage_and_shadow_are_not_kept(
+    target: MssqlTarget, handle: ShadowHandle, mssql_bench: MssqlBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(target)
+    other = mssql_bench.target("test other")
+
+    def lose_one(place: str, _index: int) -> None:
+        if place == "after_stage":
+            (stage,) = stages(other)
+            run(other, f"DELETE TOP (1) FROM landing.{quoted(stage)}")
+
+    monkeypatch.setattr(chunkwrite, "reach", lose_one)
+    with pytest.raises(CountMismatch, match="10 rows read, 9 rows written"):
+        target.tables.write_chunk(CLAIM, write_of(handle), Rows([10]))
     assert kept(target) == (0, 0, 0)
 
 

@@ -99,6 +99,22 @@ def test_a_failed_statement_ends_its_transaction_whatever_comes_next(session: Se
     assert numbers(other) == [4]
 
 
+def test_the_server_has_rolled_back_before_anybody_says_so(session: Session) -> None:
+    left: list[int] = []
+
+    @contextlib.contextmanager
+    def looking() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            left.append(session.connection.cursor().execute("SELECT @@TRANCOUNT").fetchval())
+
+    twice = "INSERT INTO dbo.numbers VALUES (1); INSERT INTO dbo.numbers VALUES (1)"
+    with pytest.raises(DponeError, match="2627"), session.transaction(), looking():
+        session.execute(twice)
+    assert left == [0]  # XACT_ABORT
+
+
 def test_an_error_after_the_result_is_not_missed(session: Session, other: Session) -> None:
     late = "SELECT 1 AS n; RAISERROR (N'late', 16, 1)"
     for read in (session.rows, session.records, lambda text: session.changed_by(text, [], [])):
