@@ -1,0 +1,34 @@
+"""What happened between validation and publication is found by the publication itself, with each kind of target."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpone_dagster.campaign.errors import CatalogDrift
+from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.engine.inspect import status
+from dpone_dagster.engine.publish import publish
+from dpone_dagster.engine.validate import validate
+from tests.engine.campaign import load
+from tests.orders import Orders
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("DELETE FROM {shadow} WHERE amount IS NOT NULL", "rows, its receipts say 400"),
+        ("ALTER TABLE landing.orders ADD more int NULL", "was altered since the campaign was prepared"),
+        ("ALTER TABLE landing.orders ADD CONSTRAINT few CHECK (amount < 1000000)", "landing.orders"),
+        ("DROP TABLE {shadow}", "is gone"),
+    ],
+)
+def test_what_changed_since_the_validation_is_not_published(either: Orders, change: str, found: str) -> None:
+    load(either)
+    assert validate(either.spec, either.connector, "run-1").passed
+    either.on_target(change.format(shadow=f"landing.{either.spec.shadow.name}"))
+    rows = either.target_rows()
+    with pytest.raises(CatalogDrift, match=found):
+        publish(either.spec, either.connector, "run-1")
+    assert either.target_rows() == rows
+    seen = status(either.spec, either.connector)
+    assert (seen.phase, seen.publication) == (Phase.VALIDATED, None)
