@@ -38,11 +38,16 @@ CAMPAIGN_POINTS: Mapping[str, str] = {
     "after_indexes": "All checks have passed and the deferred indexes are built.",
     "before_validated": "The horizon of readers is taken; `validated` is not recorded.",
     "after_validated": "`validated` is recorded; the shadow is not frozen.",
-    "between_renames": "The live table bears the backup's name, the shadow still its own; both uncommitted.",
+    "between_renames": "The live table bears the backup's name, the shadow still its own; both uncommitted. At a "
+    "rollback: what was live bears its rolled-back name, and nothing is live.",
     "before_publication_commit": "Both renames and the publication's receipt are written; COMMIT has not been sent.",
     "after_publication_commit": "The publication is committed; nobody has been told.",
     "before_checkpoint": "Checkpoint and closed head are written; COMMIT has not been sent.",
     "after_checkpoint": "The checkpoint is committed; nobody has been told.",
+    "before_rollback_commit": "Both renames and the rollback's receipt are written; COMMIT has not been sent.",
+    "after_rollback_commit": "The rollback is committed; nobody has been told.",
+    "before_drop_commit": "The backup is dropped and that is recorded; COMMIT has not been sent.",
+    "after_drop_commit": "The backup's end is committed; nobody has been told.",
     "before_increment_commit": "Changes and checkpoint are written; COMMIT has not been sent.",
     "after_increment_commit": "Changes and checkpoint are committed; nobody has been told.",
 }

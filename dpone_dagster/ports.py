@@ -346,6 +346,23 @@ class Fence(Protocol):
         """Sessions that hold the campaign's lock or, by the ledger's running chunks, a chunk's lock."""
         ...
 
+    def target_holders(self, target: TableRef) -> list[Holder]:
+        """Sessions that hold the target's lock: a publication, a handoff, an increment, a rollback, or a drop."""
+        ...
+
+    def end_session(self, run_key: str, holder: Holder) -> bool:
+        """End the session of this id and login time on the server, and what copies rows on its behalf.
+
+        The server rolls back and frees the locks; until it has, the session is still among the holders.
+
+        Returns:
+            False if there is no such session any more, whoever may have its id now.
+
+        Raises:
+            RightsMissing: This login may not see or end it; the right is named.
+        """
+        ...
+
     def prove_session_locks(self, other: Fence) -> None:
         """Prove by trying that a lock of this session keeps another session out, across transactions.
 
@@ -526,6 +543,10 @@ class Tables(Protocol):
 
         A stage that somebody still uses is left after at most a second; nothing here fails for it.
         """
+        ...
+
+    def stages(self, shadow: TableRef, run_key: str) -> list[str]:
+        """Names of the campaign's stages that are there, dead or in use."""
         ...
 
     def seal(self, shadow: TableRef) -> int | None:

@@ -46,6 +46,7 @@ _PARTS = {
     "owner": "N'a'",
     "generation": "N'b'",
     "id": "1",
+    "session": "61",
     "key": "[a], [b]",
     "any_null": "[a] IS NULL OR [b] IS NULL",
     "none_null": "[a] IS NOT NULL AND [b] IS NOT NULL",

@@ -299,6 +299,13 @@ class BackupRefused(Refused):
     next_step = "Look at the named table; what no receipt vouches for is dropped by people only."
 
 
+class ReleaseRefused(Refused):
+    """No session holds what should be released, so there is nothing to end."""
+
+    code = "RELEASE_REFUSED"
+    next_step = "`dpone backfill status MANIFEST` names who holds a lock; nobody: `dpone backfill resume MANIFEST`."
+
+
 class CampaignActive(DponeError):
     """Another run holds the campaign, or the target that both would write."""
 

@@ -158,6 +158,26 @@ def rollback(manifest: Path, yes: bool, approved_by: str | None, reason: str | N
 
 @backfill.command()
 @_manifest
+@click.option("--chunk", type=click.IntRange(min=0), help="The chunk whose holder is meant; every holder otherwise.")
+@_yes
+@_approved_by
+@_form
+def release(manifest: Path, chunk: int | None, yes: bool, approved_by: str | None, form: Form) -> None:
+    """End the server session of a process that is stopped or cut off and keeps a lock.
+
+    A preview, which changes nothing, unless --yes --approved-by.
+    """
+
+    def ask() -> Report:
+        from dpone_dagster.cli.releasing import release_preview, release_report
+
+        return release_report(manifest, chunk, approved_by) if yes and approved_by else release_preview(manifest, chunk)
+
+    answer(form, ask, manifest)
+
+
+@backfill.command()
+@_manifest
 @_yes
 @_approved_by
 @_form

@@ -15,6 +15,7 @@ from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.publish import LOCK_WAIT_SECONDS, until_unblocked
 from dpone_dagster.engine.sessions import existing_campaign, target_session
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target
 
 
@@ -88,21 +89,29 @@ def drop_backup(spec: CampaignSpec, connector: Connector, approved_by: str) -> P
 
 def _once(spec: CampaignSpec, target: Target, approved_by: str, drop_id: str) -> PublicationReceipt:
     record = existing_campaign(spec, target)
-    with audited(spec, target, drop_id, "campaign", "drop_backup") as facts, target.transaction():
-        target.fence.lock_target(record.target, LOCK_WAIT_SECONDS)
-        target.fence.lock_publication(record.target, LOCK_WAIT_SECONDS)
-        backup = _retained(record, target)
-        _prove_not_live(backup, target)
-        target.tables.lock_table(backup.table, LOCK_WAIT_SECONDS)
-        _prove_not_live(backup, target)
-        target.tables.drop(backup.table)
-        if not target.publications.record_drop(backup.receipt.receipt_id, approved_by):
-            raise DponeError(f"the drop of {backup.table} was recorded by somebody else under the target's lock")
+    with audited(spec, target, drop_id, "campaign", "drop_backup") as facts:
+        with target.transaction():
+            backup = _drop(record, target, approved_by)
+            reach("before_drop_commit")
+        reach("after_drop_commit")
         facts.update(backup=str(backup.table), approved_by=approved_by)
     dropped = target.publications.receipt(backup.receipt.receipt_id)
     if dropped is None:
         raise DponeError(f"the receipt {backup.receipt.receipt_id} vanished")
     return dropped
+
+
+def _drop(record: CampaignRecord, target: Target, approved_by: str) -> Backup:
+    target.fence.lock_target(record.target, LOCK_WAIT_SECONDS)
+    target.fence.lock_publication(record.target, LOCK_WAIT_SECONDS)
+    backup = _retained(record, target)
+    _prove_not_live(backup, target)
+    target.tables.lock_table(backup.table, LOCK_WAIT_SECONDS)
+    _prove_not_live(backup, target)
+    target.tables.drop(backup.table)
+    if not target.publications.record_drop(backup.receipt.receipt_id, approved_by):
+        raise DponeError(f"the drop of {backup.table} was recorded by somebody else under the target's lock")
+    return backup
 
 
 def _retained(record: CampaignRecord, target: Target) -> Backup:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dpone_dagster.campaign.errors import DponeError, Finding, PlanDrift
-from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Holder, Phase
+from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, ChunkRecord, ChunkState, Holder, Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
@@ -31,6 +31,7 @@ class CampaignStatus:
         rollback: The receipt of its rollback, None if there was none.
         failed: Failed and expired chunks, at most 20.
         holders: Sessions that hold a lock of it.
+        stages: Stage tables of a published campaign, which nobody needs any more.
     """
 
     spec: CampaignSpec
@@ -40,6 +41,7 @@ class CampaignStatus:
     rollback: PublicationReceipt | None = None
     failed: tuple[ChunkRecord, ...] = ()
     holders: tuple[Holder, ...] = ()
+    stages: tuple[str, ...] = ()
 
     @property
     def phase(self) -> Phase:
@@ -56,6 +58,12 @@ class CampaignStatus:
         except PlanDrift as error:
             return Finding("manifest", f"{error.code}: {error.message}", error.advice)
         return None
+
+    @property
+    def stuck(self) -> tuple[tuple[ChunkRecord, Holder], ...]:
+        """Chunks whose lease has run out and whose lock is held all the same: the process is stopped or cut off."""
+        expired = {f"chunk {c.index}": c for c in self.failed if c.effective_state is ChunkState.LEASE_EXPIRED}
+        return tuple((expired[holder.lock], holder) for holder in self.holders if holder.lock in expired)
 
     @property
     def recommended_action(self) -> str:
@@ -84,6 +92,7 @@ class CampaignStatus:
             ],
             "findings": [f.as_dict() for f in (self.drift,) if f],
             "holders": [str(holder) for holder in self.holders],
+            "stuck_chunks": [chunk.index for chunk, _ in self.stuck],
             "recommended_action": self.recommended_action,
         }
 
@@ -140,10 +149,14 @@ def _recommend(status: CampaignStatus) -> str:
     phase, progress = status.phase, status.progress
     if status.drift:
         return status.drift.advice
+    if status.stages and phase in FINISHED:
+        return "dpone backfill resume MANIFEST"
     if phase is Phase.HANDOFF_COMMITTED or (phase is Phase.PUBLISHED and status.spec.handoff_id is None):
         return "nothing to do: the campaign is finished"
     if phase is Phase.ROLLED_BACK:
         return "nothing to do: the campaign is rolled back; a new one needs a new `backfill_id`"
+    if status.stuck:
+        return f"dpone backfill release MANIFEST --chunk {status.stuck[0][0].index}"
     if status.holders:
         return "nothing to do: the campaign is being worked on; look again"
     if phase is Phase.PLANNED:
@@ -181,6 +194,7 @@ def _status(spec: CampaignSpec, target: Target) -> CampaignStatus:
         target.publications.of_campaign(spec.run_key, "rollback"),
         tuple(wrong),
         tuple(target.fence.holders(spec.run_key)),
+        tuple(target.tables.stages(record.shadow, record.run_key)) if record.phase in FINISHED else (),
     )
 
 
@@ -230,7 +244,9 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
     try:
         notes.extend(_outside(spec, connector))
         seen = status(spec, connector)
-        notes.extend(f"{holder}: leave it alone while its run is alive" for holder in seen.holders)
+        stuck = {holder.session_id for _, holder in seen.stuck}
+        at_work = (holder for holder in seen.holders if holder.session_id not in stuck)
+        notes.extend(f"{holder}: leave it alone while its run is alive" for holder in at_work)
         findings.extend(_state_findings(seen))
     except DponeError as error:
         findings.extend(_refusal("state", error))
@@ -282,7 +298,18 @@ def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Findi
 def _state_findings(seen: CampaignStatus) -> Iterator[Finding]:
     if seen.drift:
         yield seen.drift
-    for chunk in seen.failed:
+    for chunk, holder in seen.stuck:
+        expired = f"{chunk.lease_expires_at:%Y-%m-%d %H:%M:%S%z}"
+        yield Finding(
+            f"chunk {chunk.index}",
+            f"its lease ran out at {expired} and its lock is still held by {holder}; {chunk.worker} is stopped or cut "
+            "off, and its run waits for it without end",
+            f"look at that host; then dpone backfill release MANIFEST --chunk {chunk.index} --yes --approved-by NAME",
+        )
+    for stage in seen.stages:
+        yield Finding(stage, "a stage table that was in use at the publication", "dpone backfill resume MANIFEST")
+    stuck = {chunk.index for chunk, _ in seen.stuck}
+    for chunk in (c for c in seen.failed if c.index not in stuck):
         yield Finding(
             f"chunk {chunk.index}", f"{chunk.effective_state}: {chunk.error_code or ''} {chunk.error or ''}".strip()
         )

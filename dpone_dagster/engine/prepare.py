@@ -308,8 +308,12 @@ def _prove_unchanged(spec: CampaignSpec, source: Source, record: CampaignRecord,
 
 
 def _take_up(spec: CampaignSpec, target: Target, record: CampaignRecord, intent: Intent, run_id: str) -> CampaignRecord:
-    if record.phase in FINISHED or not _hold_for(spec, target, intent):
-        return record  # done, or other runs of the same backfill are at work: join them as they are
+    if record.phase in FINISHED:
+        # Nothing is claimed any more, so a stage that was in use at the publication is dead by now.
+        target.tables.drop_dead_stages(record.shadow, record.run_key)
+        return record
+    if not _hold_for(spec, target, intent):
+        return record  # other runs of the same backfill are at work: join them as they are
     try:
         return _reopen(spec, target, run_id)
     finally:

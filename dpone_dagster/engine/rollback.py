@@ -16,6 +16,7 @@ from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.publish import LOCK_WAIT_SECONDS, until_unblocked
 from dpone_dagster.engine.sessions import existing_campaign, target_session
+from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
 
 
@@ -98,6 +99,8 @@ def _once(spec: CampaignSpec, target: Target, approval: Approval, receipt_id: st
     with audited(spec, target, receipt_id, "campaign", "rollback") as facts:
         with target.transaction():
             receipt = _swap_back(existing_campaign(spec, target), target, approval, receipt_id)
+            reach("before_rollback_commit")
+        reach("after_rollback_commit")
         facts.update(receipt_id=receipt_id, rows=receipt.actual_rows, approved_by=approval.approved_by)
     done = target.publications.of_campaign(run_key, "rollback")
     if done is None:

@@ -119,7 +119,7 @@ class ChunkWriter:
         names = [column.target for column in write.contract.columns]
         statement = filled(
             self._queries["insert_rows"],
-            label=label_of(claim),
+            label=label_of(claim.run_key, claim.chunk_index, claim.epoch),
             shadow=quoted_table(write.shadow),
             columns=", ".join(map(quoted, names)),
             values=stage.values(names, "s"),

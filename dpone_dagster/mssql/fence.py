@@ -17,8 +17,11 @@ from dpone_dagster.campaign.ledger import Holder
 from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock, publication_lock, target_lock
 from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.locks import granted, lock_resource, witness_resource
-from dpone_dagster.mssql.queries import load
+from dpone_dagster.mssql.queries import filled, load
+from dpone_dagster.mssql.rights import lacking
 from dpone_dagster.mssql.session import CONTROL_SECONDS, Row, Session
+from dpone_dagster.mssql.stages import label_of
+from dpone_dagster.mssql.statevalues import stored
 from dpone_dagster.ports import Fence
 
 _log = logging.getLogger(__name__)
@@ -28,6 +31,11 @@ _LOCK_MODE = {"shared": "Shared", "exclusive": "Exclusive"}
 _EXCLUSIVE_WAIT_SECONDS = 5.0
 # Session numbers that are tried where the login may not see sessions; the server gives the lowest free one.
 _GUESSED_SESSIONS = 2_000
+
+# KILL of a session that has just ended; KILL without the right to (Microsoft's list of system error messages).
+_NOT_ALIVE, _KILL_REFUSED = 6106, 6102
+_SEE_SESSIONS = "VIEW SERVER STATE (VIEW SERVER PERFORMANCE STATE from 2022 on)"
+_END_SESSIONS = "ALTER ANY CONNECTION"
 
 
 class MssqlFence:
@@ -89,6 +97,43 @@ class MssqlFence:
         """Sessions that hold the campaign's lock or, by the ledger's running chunks, a chunk's lock."""
         campaign = self._resource(campaign_lock(self._schema, run_key))
         return [*self._holders_of(campaign, "campaign ({mode})"), *self._chunk_holders(run_key)]
+
+    def target_holders(self, target: TableRef) -> list[Holder]:
+        """Sessions that hold the target's lock."""
+        return self._holders_of(self._resource(target_lock(target)), f"the lock of {target}")
+
+    def end_session(self, run_key: str, holder: Holder) -> bool:
+        """End the session of this id and login time on the server, and the bulk sessions of its claims.
+
+        Raises:
+            RightsMissing: This login may not see or end it.
+        """
+        if holder.login_at is None or not self._session.value(self._queries["sees_sessions"]):
+            raise lacking(_SEE_SESSIONS, f"the login time of session {holder.session_id} may not be seen")
+        labels = {label.encode() for label in self._labels(run_key, holder)}
+        for session_id, context, login_at in self._session.rows(self._queries["copying"]):
+            if bytes(context or b"").rstrip(b"\0") in labels:
+                self._end(session_id, login_at.replace(tzinfo=UTC))
+        return self._end(holder.session_id, holder.login_at)
+
+    def _labels(self, run_key: str, holder: Holder) -> list[str]:
+        """What the bulk session of this session says of itself."""
+        if holder.login_at is None or not self._session.value(self._queries["has_chunks"], self._schema):
+            return []
+        login_at = stored(holder.login_at)
+        rows = self._session.rows(self._queries["claims"], run_key, holder.session_id, login_at)
+        return [label_of(run_key, index, epoch) for index, epoch in rows]
+
+    def _end(self, session_id: int, login_at: datetime) -> bool:
+        query = filled(self._queries["end_session"], session=str(int(session_id)))
+        try:
+            return bool(self._session.value(query, stored(login_at)))
+        except ServerError as error:
+            if error.number == _NOT_ALIVE:
+                return False
+            if error.number == _KILL_REFUSED:
+                raise lacking(_END_SESSIONS, f"session {session_id} may not be ended: {error.message}") from None
+            raise
 
     def prove_session_locks(self, other: Fence) -> None:
         """Prove by trying that a lock of this session keeps another session out, across transactions.

@@ -57,6 +57,26 @@ ORDER BY found.session_id
 SELECT /* dpone:sees_sessions */ CASE WHEN HAS_PERMS_BY_NAME(NULL, NULL, 'VIEW SERVER STATE') = 1
     OR HAS_PERMS_BY_NAME(NULL, NULL, 'VIEW SERVER PERFORMANCE STATE') = 1 THEN 1 ELSE 0 END
 
+-- name: end_session
+-- KILL takes no parameter. Its number and the login time are looked at in one go, since numbers are used again.
+DECLARE @found int = (
+    SELECT COUNT(*) FROM sys.dm_exec_sessions AS s WHERE s.session_id = {session}
+    AND CAST(DATEADD(minute, -DATEPART(tz, SYSDATETIMEOFFSET()), s.login_time) AS datetime2(3)) = CAST(? AS datetime2(3))
+);
+IF @found = 1 KILL {session};
+SELECT /* dpone:end_session */ @found
+
+-- name: copying
+-- Bulk sessions say in their context what they work on; a campaign, a chunk and an epoch are one try.
+SELECT /* dpone:copying_sessions */ CAST(s.session_id AS int), s.context_info,
+       CAST(DATEADD(minute, -DATEPART(tz, SYSDATETIMEOFFSET()), s.login_time) AS datetime2(3)) AS login_at
+FROM sys.dm_exec_sessions AS s WHERE s.program_name LIKE N'dpone % bulk'
+
+-- name: claims
+SELECT /* dpone:claims_of_session */ c.chunk_index, c.epoch
+FROM {schema}.__dpone__backfill_chunks AS c
+WHERE c.run_key = ? AND c.state = N'running' AND c.session_id = ? AND c.session_login_at = CAST(? AS datetime2(3))
+
 -- name: test
 SELECT /* dpone:test_lock */ APPLOCK_TEST('public', ?, 'Exclusive', 'Session')
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.errors import Finding, RightsMissing
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.session import Session
@@ -22,6 +22,17 @@ def missing_rights(session: Session, table: TableRef, state_schema: str) -> list
     """
     rows = session.rows(load("rights.sql")["lacking"], state_schema, table.schema, state_schema)
     return [_finding(place, permission) for place, permission in rows]
+
+
+def lacking(permission: str, problem: str) -> RightsMissing:
+    """The refusal where a session cannot be ended.
+
+    Args:
+        permission: The server's right that allows it.
+        problem: What failed.
+    """
+    advice = f"USE master; GRANT {permission} TO the login, or let somebody who has it run this command"
+    return RightsMissing(problem, findings=[Finding("server", f"the login lacks {permission}", advice)])
 
 
 def _finding(place: str, permission: str) -> Finding:

@@ -54,15 +54,15 @@ def make_stage(session: Session, claim: Claim, shadow: TableRef, names: Sequence
     """
     columns = {name: f"c{number}" for number, name in enumerate(names)}
     table = f"{stage_prefix(claim.run_key)}c{claim.chunk_index}_e{claim.epoch}_t{secrets.token_hex(4)}"
-    stage = Stage(shadow.sibling(table), columns, label_of(claim))
+    stage = Stage(shadow.sibling(table), columns, label_of(claim.run_key, claim.chunk_index, claim.epoch))
     listed = ", ".join(f"t.{quoted(name)} AS {quoted(short)}" for name, short in columns.items())
     session.execute(filled(load(_FILE)["create_stage"], columns=listed, stage=stage.name, shadow=quoted_table(shadow)))
     return stage
 
 
-def label_of(claim: Claim) -> str:
+def label_of(run_key: str, chunk_index: int, epoch: int) -> str:
     """Campaign, chunk and epoch; whoever reads the run key's beginning can look up everything else."""
-    return f"{claim.run_key[:12]} chunk={claim.chunk_index:d} epoch={claim.epoch:d}"
+    return f"{run_key[:12]} chunk={chunk_index:d} epoch={epoch:d}"
 
 
 def drop_stage(session: Session, stage: TableRef) -> None:
@@ -87,8 +87,13 @@ def drop_dead_stages(session: Session, schema: str, run_key: str, chunk_index: i
         chunk_index: The chunk; None for every chunk.
     """
     prefix = stage_prefix(run_key) + ("" if chunk_index is None else f"c{chunk_index}_")
-    for (name,) in session.rows(load(_FILE)["old_stages"], schema, len(prefix), prefix):
+    for name in stages_of(session, schema, prefix):
         drop_stage(session, TableRef(schema, name))
+
+
+def stages_of(session: Session, schema: str, prefix: str) -> list[str]:
+    """Names of the stages that begin so."""
+    return [str(name) for (name,) in session.rows(load(_FILE)["old_stages"], schema, len(prefix), prefix)]
 
 
 def stage_prefix(run_key: str) -> str:

@@ -14,7 +14,7 @@ from dpone_dagster.mssql.digests import content_digest
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
-from dpone_dagster.mssql.stages import drop_dead_stages
+from dpone_dagster.mssql.stages import drop_dead_stages, stage_prefix, stages_of
 from dpone_dagster.ports import ChunkWrite, IndexViolation, KeyQuality, RowStream, ShadowHandle, TargetTable
 
 _FILE = "tables.sql"
@@ -75,6 +75,10 @@ class MssqlTables:
     def drop_dead_stages(self, shadow: TableRef, run_key: str, chunk_index: int | None = None) -> None:
         """Drop what dead tries of a chunk left, its lock held; or of all chunks, the campaign held."""
         drop_dead_stages(self._session, shadow.schema, run_key, chunk_index)
+
+    def stages(self, shadow: TableRef, run_key: str) -> list[str]:
+        """Names of the campaign's stages that are there, dead or in use."""
+        return stages_of(self._session, shadow.schema, stage_prefix(run_key))
 
     def seal(self, shadow: TableRef) -> int | None:
         """Nothing is loaded any more: bring a columnstore into its final form.

@@ -7,6 +7,7 @@ import secrets
 from datetime import datetime
 from typing import Any, Literal
 
+import psycopg
 from psycopg import errors as pg
 from psycopg import pq
 
@@ -15,7 +16,8 @@ from dpone_dagster.campaign.ledger import Holder
 from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock, publication_lock, target_lock
 from dpone_dagster.ports import Fence
 from dpone_dagster.postgres.queries import in_schema
-from dpone_dagster.postgres.session import Session, translated
+from dpone_dagster.postgres.rights import lacking
+from dpone_dagster.postgres.session import Session, translate, translated
 
 Mode = Literal["shared", "exclusive"]
 # A queued exclusive request keeps new shared holders out, so none queues longer than this.
@@ -141,6 +143,32 @@ class PostgresFence:
             )
             for key, shared, pid, login_at, name in rows
         ]
+
+    def target_holders(self, target: TableRef) -> list[Holder]:
+        """Sessions that hold the target's lock."""
+        with translated():
+            rows = self._execute("holders", keys=[lock_key(target_lock(target))]).fetchall()
+        return [Holder(pid, login_at, name, f"the lock of {target}") for _, _, pid, login_at, name in rows]
+
+    def end_session(self, run_key: str, holder: Holder) -> bool:  # noqa: ARG002 - the rows go over the session itself
+        """End the session of this id and login time on the server.
+
+        Raises:
+            RightsMissing: This login may not see or end it.
+        """
+        values = {"session_id": holder.session_id, "login_at": holder.login_at}
+        try:
+            row = self._session.connection.execute(self._queries["end_session"], values).fetchone()
+        except pg.InsufficientPrivilege as error:
+            raise lacking("pg_signal_backend", f"session {holder.session_id} may not be ended: {error}") from None
+        except psycopg.Error as error:
+            raise translate(error) from error
+        if row is None:
+            return False
+        seen, ended = row
+        if not seen:
+            raise lacking("pg_read_all_stats", f"the login time of session {holder.session_id} may not be seen")
+        return bool(ended)
 
     def _running(self, run_key: str) -> list[tuple[int, int, datetime]]:
         row = self._execute("has_chunks", schema=self._schema).fetchone()

@@ -41,6 +41,12 @@ LEFT JOIN pg_stat_activity a ON a.pid = held.pid
 WHERE held.key = ANY (%(keys)s)
 ORDER BY held.pid, held.key
 
+-- name: end_session
+-- A login that may not see the session sees no login time.
+SELECT /* dpone:end_session */ a.backend_start IS NOT NULL AS seen,
+       CASE WHEN a.backend_start = %(login_at)s THEN pg_terminate_backend(a.pid) ELSE false END AS ended
+FROM pg_stat_activity a WHERE a.pid = %(session_id)s
+
 -- name: has_chunks
 SELECT /* dpone:has_chunks */ EXISTS (
     SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace

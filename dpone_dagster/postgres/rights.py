@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.errors import Finding, RightsMissing
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.postgres.queries import load
 from dpone_dagster.postgres.session import Session, translated
@@ -20,6 +20,17 @@ def missing_rights(session: Session, table: TableRef, state_schema: str) -> list
     with translated():
         rows = session.connection.execute(load("rights.sql")["lacking"], values).fetchall()
     return [Finding(place, f"the login lacks {permission}", _advice(place, permission)) for place, permission in rows]
+
+
+def lacking(role: str, problem: str) -> RightsMissing:
+    """The refusal where a session of another login cannot be ended.
+
+    Args:
+        role: The server's own role that may.
+        problem: What failed.
+    """
+    advice = f"GRANT {role} TO the login, or log in as whoever owns the session"
+    return RightsMissing(problem, findings=[Finding("server", f"the login lacks {role}", advice)])
 
 
 def _advice(place: str, permission: str) -> str:

@@ -75,6 +75,10 @@ class PostgresTables:
     def drop_dead_stages(self, shadow: TableRef, run_key: str, chunk_index: int | None = None) -> None:
         """Rows go into the shadow without a stage, so no try leaves one."""
 
+    def stages(self, shadow: TableRef, run_key: str) -> list[str]:  # noqa: ARG002 - see `drop_dead_stages`
+        """There are none."""
+        return []
+
     def seal(self, shadow: TableRef) -> int | None:  # noqa: ARG002 - the snapshot is the database's, not the table's
         """Take the horizon that readers may not be older than at the swap."""
         return horizons.seal(self._session)

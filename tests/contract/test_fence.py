@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from dpone_dagster.campaign.errors import DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
+from dpone_dagster.campaign.errors import ConnectionLost, DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
 from dpone_dagster.campaign.selection import ChunkSelection
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import RUN_KEY, TARGET, claim, start
@@ -130,6 +132,28 @@ def test_holders_are_named_with_what_they_hold(adapter: Adapter) -> None:
     (seen,) = {holder.session_id for holder in held}
     (chunk,) = looker.ledger.chunks(RUN_KEY, _one(2))
     assert (chunk.session_id, chunk.session_login_at) == (seen, held[0].login_at)
+
+
+def test_a_holders_session_is_ended_by_number_and_login_time(adapter: Adapter) -> None:
+    lane, operator = adapter.target("lane 0 run-1"), adapter.target("release")
+    start(operator, chunks=4)
+    assert lane.fence.lock_campaign(RUN_KEY, "shared", 0)
+    claim(lane, 2)
+    held = operator.fence.holders(RUN_KEY)
+    (chunk,) = (holder for holder in held if holder.lock == "chunk 2")
+    assert chunk.login_at is not None
+    stranger = replace(chunk, login_at=chunk.login_at - timedelta(seconds=1))
+    assert not operator.fence.end_session(RUN_KEY, stranger)  # its number is another session's by now
+    assert operator.fence.holders(RUN_KEY) == held
+    assert operator.fence.end_session(RUN_KEY, chunk)
+    deadline = time.monotonic() + 30
+    while operator.fence.holders(RUN_KEY) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert operator.fence.try_lock_chunk(RUN_KEY, 2)
+    assert operator.fence.lock_campaign(RUN_KEY, "exclusive", 5)
+    assert not operator.fence.end_session(RUN_KEY, chunk)
+    with pytest.raises(ConnectionLost):
+        lane.fence.try_lock_chunk(RUN_KEY, 3)
 
 
 def test_holders_can_be_asked_for_before_there_is_any_state(adapter: Adapter) -> None:

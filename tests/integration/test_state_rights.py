@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.errors import DponeError, RightsMissing
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.postgres.fence import PostgresFence
@@ -62,6 +62,22 @@ def test_a_holder_of_another_login_is_named_by_its_claim(database: str, login: s
     held = PostgresFence(poor, "system").holders(RUN_KEY)
     assert sorted(holder.lock for holder in held) == ["campaign (shared)", "chunk 1"]
     assert {holder.login_at for holder in held} == {claimed.session_login_at}
+    lane.close()
+    poor.close()
+
+
+def test_who_may_not_end_a_session_is_told_the_role(database: str, login: str) -> None:
+    lane, poor = Session(database, "lane 0"), Session(login, "poor")
+    assert PostgresFence(lane, "system").lock_campaign(RUN_KEY, "exclusive", 0)
+    fence = PostgresFence(poor, "system")
+    (unseen,) = fence.holders(RUN_KEY)
+    with pytest.raises(RightsMissing, match="pg_read_all_stats"):
+        fence.end_session(RUN_KEY, unseen)
+    (holder,) = PostgresFence(lane, "system").holders(RUN_KEY)
+    lane.connection.execute("GRANT pg_read_all_stats TO dpone_poor")
+    with pytest.raises(RightsMissing, match="pg_signal_backend"):
+        fence.end_session(RUN_KEY, holder)
+    assert [seen.session_id for seen in fence.holders(RUN_KEY)] == [lane.pid]
     lane.close()
     poor.close()
 
