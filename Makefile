@@ -7,7 +7,7 @@ BIN := .venv/bin
 STAMP := .venv/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-mssql test chaos lint ui stop clean lock
+.PHONY: help setup demo demo-mssql test matrix chaos lint ui stop clean lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test: lint ## lint, types, import direction, then all tests
 
 chaos: setup ## N=50 random campaigns that are killed, cut and cancelled (SEED=, TARGET=postgres|mssql), each judged
 	@N=$(N) SEED=$(SEED) TARGET=$(TARGET) $(BIN)/python -m tests.chaos
+
+matrix: setup ## every fault point, killed, stopped and failed, on each target there is; writes docs/matrix.md
+	@DPONE_MATRIX_PAGE=docs/matrix.md $(BIN)/python -m pytest tests/crash/test_matrix.py
 
 lint: setup ## style, types and import direction only
 	@$(BIN)/ruff check .

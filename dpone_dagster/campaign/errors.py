@@ -303,7 +303,7 @@ class ReleaseRefused(Refused):
     """No session holds what should be released, so there is nothing to end."""
 
     code = "RELEASE_REFUSED"
-    next_step = "`dpone backfill status MANIFEST` names who holds a lock; nobody: `dpone backfill resume MANIFEST`."
+    next_step = "`dpone backfill status MANIFEST` names who holds a lock, if anybody does."
 
 
 class CampaignActive(DponeError):

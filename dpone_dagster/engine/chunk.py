@@ -17,6 +17,7 @@ from dpone_dagster.campaign.ledger import CampaignRecord, Claim
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.engine.lane import LaneSessions
+from dpone_dagster.engine.outcome import said
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import ChunkRead, ChunkWrite
 
@@ -53,6 +54,8 @@ def load_chunk(sessions: LaneSessions, chunk: Chunk, claim: Claim) -> ChunkDone:
                 raise
             if isinstance(error, (ConnectionLost, OutcomeUnknown)):
                 claim = sessions.reclaim(claim)
+                if isinstance(error, OutcomeUnknown):
+                    said(f"chunk {chunk.index}", sessions.target.ledger.receipt(claim.run_key, chunk.index))
             else:
                 time.sleep(_RETRY_WAIT_SECONDS)
 

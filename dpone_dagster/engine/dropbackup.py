@@ -84,7 +84,13 @@ def drop_backup(spec: CampaignSpec, connector: Connector, approved_by: str) -> P
         CampaignActive: Another session holds the campaign.
     """
     drop_id = uuid.uuid4().hex
-    return until_unblocked(spec, connector, "drop backup", lambda target: _once(spec, target, approved_by, drop_id))
+    return until_unblocked(
+        spec,
+        connector,
+        "drop backup",
+        lambda target: _once(spec, target, approved_by, drop_id),
+        lambda target: _dropped(spec, target, approved_by),
+    )
 
 
 def _once(spec: CampaignSpec, target: Target, approved_by: str, drop_id: str) -> PublicationReceipt:
@@ -99,6 +105,13 @@ def _once(spec: CampaignSpec, target: Target, approved_by: str, drop_id: str) ->
     if dropped is None:
         raise DponeError(f"the receipt {backup.receipt.receipt_id} vanished")
     return dropped
+
+
+def _dropped(spec: CampaignSpec, target: Target, approved_by: str) -> PublicationReceipt | None:
+    """The campaign's latest receipt, if its table was dropped on this word."""
+    run_key = existing_campaign(spec, target).run_key
+    receipt = target.publications.of_campaign(run_key, "rollback") or target.publications.of_campaign(run_key)
+    return receipt if receipt is not None and receipt.backup_dropped_by == approved_by else None
 
 
 def _drop(record: CampaignRecord, target: Target, approved_by: str) -> Backup:

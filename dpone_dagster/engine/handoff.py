@@ -7,6 +7,7 @@ from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.watermark import Checkpoint, anchor_facts
 from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.outcome import Step, settled
 from dpone_dagster.engine.prepare import prove_handoff_owner, source_name
 from dpone_dagster.engine.sessions import (
     EXCLUSIVE_WAIT_SECONDS,
@@ -15,7 +16,7 @@ from dpone_dagster.engine.sessions import (
     target_session,
 )
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports import Connector, Source, Target
 
 
 def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Checkpoint | None:
@@ -31,6 +32,7 @@ def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Che
 
     Raises:
         HandoffRefused: Not published, another publication is live since, or the id belongs to another pair.
+        OutcomeUnknown: The answer of COMMIT was lost, and it was not committed.
     """
     if spec.handoff_id is None:
         return None
@@ -49,21 +51,41 @@ def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Che
             revision=1,
             reconciled=False,
         )
-        with audited(spec, target, run_id, "campaign", "handoff") as facts, target.transaction():
-            target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
-            head = target.publications.head(spec.target)
-            if head is None or head.receipt_id != receipt.receipt_id:
-                raise HandoffRefused(f"another publication of {spec.target} is live since")
-            if head.head == "pending":
-                if not target.publications.seed_checkpoint(seed, source_name(spec, source)):
-                    raise HandoffRefused(f"generation {seed.generation} has another checkpoint already")
-                if not target.publications.close_head(receipt.receipt_id):
-                    raise HandoffRefused(f"publication {receipt.receipt_id} is not the pending head of {spec.target}")
-            there = target.publications.checkpoint(spec.target, receipt.generation)
-            if there is None or (there.handoff_id, there.publication_receipt) != (spec.handoff_id, receipt.receipt_id):
-                raise HandoffRefused(f"the checkpoint of generation {seed.generation} is not this publication's")
-            target.ledger.move(spec.run_key, frozenset({Phase.PUBLISHED}), Phase.HANDOFF_COMMITTED)
-            facts.update(handoff_id=seed.handoff_id, **anchor_facts(seed.generation, seed.anchor))
-            reach("before_checkpoint")
-        reach("after_checkpoint")
-        return there
+        step = Step(run_id, "campaign", "handoff")
+
+        def commit() -> Checkpoint:
+            with audited(spec, target, step.run_id, step.kind, step.name) as facts:
+                there = _commit(spec, source, target, seed)
+                reach("after_checkpoint")
+                facts.update(handoff_id=seed.handoff_id, **anchor_facts(seed.generation, seed.anchor))
+            return there
+
+        return settled(spec, connector, step, commit, lambda again: _closed(spec, again, seed)) or seed
+
+
+def _commit(spec: CampaignSpec, source: Source, target: Target, seed: Checkpoint) -> Checkpoint:
+    with target.transaction():
+        target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
+        head = target.publications.head(spec.target)
+        if head is None or head.receipt_id != seed.publication_receipt:
+            raise HandoffRefused(f"another publication of {spec.target} is live since")
+        if head.head == "pending":
+            if not target.publications.seed_checkpoint(seed, source_name(spec, source)):
+                raise HandoffRefused(f"generation {seed.generation} has another checkpoint already")
+            if not target.publications.close_head(head.receipt_id):
+                raise HandoffRefused(f"publication {head.receipt_id} is not the pending head of {spec.target}")
+        there = target.publications.checkpoint(spec.target, seed.generation)
+        owner = (seed.handoff_id, seed.publication_receipt)
+        if there is None or (there.handoff_id, there.publication_receipt) != owner:
+            raise HandoffRefused(f"the checkpoint of generation {seed.generation} is not this publication's")
+        target.ledger.move(spec.run_key, frozenset({Phase.PUBLISHED}), Phase.HANDOFF_COMMITTED)
+        reach("before_checkpoint")
+    return there
+
+
+def _closed(spec: CampaignSpec, target: Target, seed: Checkpoint) -> Checkpoint | None:
+    """The checkpoint of the publication, if its handoff is committed."""
+    receipt = target.publications.receipt(seed.publication_receipt)
+    if receipt is None or receipt.head == "pending":
+        return None
+    return target.publications.checkpoint(spec.target, seed.generation)

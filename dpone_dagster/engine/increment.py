@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dpone_dagster.campaign.contract import ColumnContract
@@ -24,6 +24,7 @@ from dpone_dagster.engine.advice import advice_for_increments
 from dpone_dagster.engine.apply import Applied, Compare, Steps, apply
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
+from dpone_dagster.engine.outcome import Step, settled
 from dpone_dagster.engine.prepare import prove_handoff_owner
 from dpone_dagster.engine.reconcile import Sides
 from dpone_dagster.engine.sessions import hold_target, prove_no_campaign, source_session, target_session
@@ -173,22 +174,44 @@ def run_increment(
             label=f"{record.run_key[:12]} increment",
             in_full=compare == "rows",
         )
-        with audited(spec, target, run_id, "increment", "increment") as facts, source.read_changes(read) as snapshot:
-            steps = Steps.of(compare, spec.increment, checkpoint)
-            applied = _apply(Sides(spec, target, into, snapshot), steps, checkpoint)
-            facts.update(applied.as_dict(), **anchor_facts(checkpoint.generation, snapshot.anchor))
-            return IncrementResult(
-                rows_read=applied.rows_read,
-                inserted=applied.counts.inserted,
-                updated=applied.counts.updated,
-                deleted=applied.counts.deleted,
-                compared=applied.steps.comparison,
-                differing=applied.differing,
-                nulled=applied.nulled,
-                anchor_from=checkpoint.anchor,
-                anchor_to=snapshot.anchor,
-                seconds=time.monotonic() - started,
-            )
+        step = Step(run_id, "increment", "increment")
+        sent: list[tuple[Applied, Anchor]] = []
+
+        def commit() -> None:
+            audit = audited(spec, target, step.run_id, step.kind, step.name)
+            with audit as facts, source.read_changes(read) as snapshot:
+                sides = Sides(spec, target, into, snapshot)
+                steps = Steps.of(compare, spec.increment, checkpoint)
+                applied = _apply(sides, steps, checkpoint, lambda applied: sent.append((applied, snapshot.anchor)))
+                facts.update(applied.as_dict(), **anchor_facts(checkpoint.generation, snapshot.anchor))
+
+        def look(again: Target) -> object:
+            return _advanced(spec, again, checkpoint, sent[-1][1]) if sent else None
+
+        settled(spec, connector, step, commit, look)
+        return _result(*sent[-1], checkpoint, time.monotonic() - started)
+
+
+def _result(applied: Applied, anchor: Anchor, checkpoint: Checkpoint, seconds: float) -> IncrementResult:
+    return IncrementResult(
+        rows_read=applied.rows_read,
+        inserted=applied.counts.inserted,
+        updated=applied.counts.updated,
+        deleted=applied.counts.deleted,
+        compared=applied.steps.comparison,
+        differing=applied.differing,
+        nulled=applied.nulled,
+        anchor_from=checkpoint.anchor,
+        anchor_to=anchor,
+        seconds=seconds,
+    )
+
+
+def _advanced(spec: RouteSpec, target: Target, checkpoint: Checkpoint, to: Anchor) -> Checkpoint | None:
+    """The checkpoint, if this very increment has moved it."""
+    now = target.publications.checkpoint(spec.target, checkpoint.generation)
+    moved = now is not None and (now.revision, now.anchor) == (checkpoint.revision + 1, to)
+    return now if moved else None
 
 
 def _prove_route(spec: RouteSpec, source: Source, target: Target, contract: ColumnContract) -> None:
@@ -213,16 +236,16 @@ def _mark(spec: RouteSpec, target: Target, contract: ColumnContract) -> DeleteMa
     return delete_mark(spec.increment.soft_delete_column, live.columns if live else (), contract)
 
 
-def _apply(sides: Sides, steps: Steps, checkpoint: Checkpoint) -> Applied:
+def _apply(sides: Sides, steps: Steps, checkpoint: Checkpoint, sent: Callable[[Applied], None]) -> Applied:
     """Try once more where another unique index is in the way: with keys reconciled and changed rows inserted anew."""
     try:
-        return _apply_once(sides, steps, checkpoint)
+        return _apply_once(sides, steps, checkpoint, sent)
     except UniqueConflict:
         sides.nulled.clear()
-        return _apply_once(sides, steps.after_conflict(), checkpoint)
+        return _apply_once(sides, steps.after_conflict(), checkpoint, sent)
 
 
-def _apply_once(sides: Sides, steps: Steps, checkpoint: Checkpoint) -> Applied:
+def _apply_once(sides: Sides, steps: Steps, checkpoint: Checkpoint, sent: Callable[[Applied], None]) -> Applied:
     spec, target = sides.spec, sides.target
     with target.transaction():
         hold_target(target, spec.target)
@@ -235,6 +258,7 @@ def _apply_once(sides: Sides, steps: Steps, checkpoint: Checkpoint) -> Applied:
         reconciled = steps.comparison is not None or checkpoint.reconciled
         if not target.publications.advance_checkpoint(checkpoint, sides.snapshot.anchor, reconciled=reconciled):
             raise DponeError("the checkpoint was moved by somebody else under the target's lock")
+        sent(applied)  # COMMIT is next, and its answer may be lost
         reach("before_increment_commit")
     reach("after_increment_commit")
     return applied

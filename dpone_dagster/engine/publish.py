@@ -24,6 +24,7 @@ from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
+from dpone_dagster.engine.outcome import said
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
@@ -54,30 +55,48 @@ def publish(spec: CampaignSpec, connector: Connector, run_id: str) -> Publicatio
         HandoffRefused: The publication before still waits for its handoff.
         CampaignActive: Another session holds the campaign.
     """
-    return until_unblocked(spec, connector, "publish", lambda target: _publish_once(spec, target, run_id))
+    return until_unblocked(
+        spec,
+        connector,
+        "publish",
+        lambda target: _publish_once(spec, target, run_id),
+        lambda target: target.publications.of_campaign(spec.run_key),
+    )
 
 
-def until_unblocked(spec: CampaignSpec, connector: Connector, purpose: str, once: Callable[[Target], _Made]) -> _Made:
+def until_unblocked(
+    spec: CampaignSpec,
+    connector: Connector,
+    purpose: str,
+    once: Callable[[Target], _Made],
+    look: Callable[[Target], _Made | None],
+) -> _Made:
     """Try under the campaign's exclusive lock, each time on a new session, until nobody is in the way.
 
     Args:
         spec: The campaign.
         connector: Opens the connections.
         purpose: Goes into the application name.
-        once: Starts by looking for its receipt, so that an unknown outcome finds its answer there.
+        once: Does it.
+        look: Finds what it has left behind; asked for where a try has lost its connection.
 
     Raises:
         CampaignActive: Another session holds the campaign.
         PublicationBlocked: After `TRIES` tries; as any other error of the last one.
     """
+    lost: DponeError | None = None
     for attempt in range(TRIES):
         try:
             with target_session(connector, purpose) as target:
                 hold_campaign(spec, target)
-                return once(target)
-        except (PublicationBlocked, TransientFailure, ConnectionLost, OutcomeUnknown):
+                done = None if lost is None else look(target)
+                if isinstance(lost, OutcomeUnknown):
+                    said(purpose, done)
+                return once(target) if done is None else done
+        except (PublicationBlocked, TransientFailure, ConnectionLost, OutcomeUnknown) as error:
             if attempt == TRIES - 1:
                 raise
+            lost = error if isinstance(error, (ConnectionLost, OutcomeUnknown)) else None
             time.sleep(_BACKOFF_SECONDS[min(attempt, len(_BACKOFF_SECONDS) - 1)])
     raise PublicationBlocked("no try left")
 

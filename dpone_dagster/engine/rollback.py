@@ -88,21 +88,23 @@ def rollback(spec: CampaignSpec, connector: Connector, approval: Approval) -> Pu
         CampaignActive: Another session holds the campaign.
     """
     receipt_id = uuid.uuid4().hex
-    return until_unblocked(spec, connector, "rollback", lambda target: _once(spec, target, approval, receipt_id))
+    return until_unblocked(
+        spec,
+        connector,
+        "rollback",
+        lambda target: _once(spec, target, approval, receipt_id),
+        lambda target: target.publications.receipt(receipt_id),
+    )
 
 
 def _once(spec: CampaignSpec, target: Target, approval: Approval, receipt_id: str) -> PublicationReceipt:
-    run_key = existing_campaign(spec, target).run_key
-    done = target.publications.of_campaign(run_key, "rollback")
-    if done is not None and done.receipt_id == receipt_id:
-        return done  # the answer of this very call's COMMIT was lost
     with audited(spec, target, receipt_id, "campaign", "rollback") as facts:
         with target.transaction():
             receipt = _swap_back(existing_campaign(spec, target), target, approval, receipt_id)
             reach("before_rollback_commit")
         reach("after_rollback_commit")
         facts.update(receipt_id=receipt_id, rows=receipt.actual_rows, approved_by=approval.approved_by)
-    done = target.publications.of_campaign(run_key, "rollback")
+    done = target.publications.receipt(receipt_id)
     if done is None:
         raise DponeError(f"the rollback {receipt_id} has no receipt")
     return done

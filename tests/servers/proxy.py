@@ -8,7 +8,7 @@ import socket
 import threading
 from typing import Literal
 
-Moment = Literal["before", "after"]
+Moment = Literal["before", "after", "half"]
 
 
 class CuttingProxy:
@@ -18,12 +18,17 @@ class CuttingProxy:
         host: The server's; a folder is that of PostgreSQL's socket.
         port: The server's.
         mark: Bytes that the packet contains.
-        moment: `before` the server gets it, or `after` the server has answered it, with the answer thrown away.
+        moment: `before` the server gets it; `after` the server has answered it, with the answer thrown away; or `half`:
+            the same, and only the way back is closed, so that the server still has its client.
         times: How often it cuts.
+        since: Only on a connection that has sent this before; empty for any.
     """
 
-    def __init__(self, host: str, port: int, mark: bytes, moment: Moment, *, times: float = math.inf) -> None:
+    def __init__(
+        self, host: str, port: int, mark: bytes, moment: Moment, *, times: float = math.inf, since: bytes = b""
+    ) -> None:
         self._server = (host, port)
+        self._since = since
         self._left = times
         self._mark = mark
         self._moment = moment
@@ -43,15 +48,17 @@ class CuttingProxy:
         back = threading.Thread(target=self._backward, args=(server, client, marked), daemon=True)
         back.start()
         with contextlib.suppress(OSError):
+            due = False
             while data := client.recv(65_536):
-                if self._mark in data and self._left > 0:
+                due = due or self._since in data
+                if due and self._mark in data and self._left > 0:
                     self._left -= 1
                     marked.set()
                     if self._moment == "before":
                         break
                 server.sendall(data)
         if not (self._moment == "after" and marked.is_set()):
-            _end(client, server)
+            _end(client, server)  # half closed: the client has closed its side by now
 
     def _backward(self, server: socket.socket, client: socket.socket, marked: threading.Event) -> None:
         with contextlib.suppress(OSError):
@@ -59,6 +66,10 @@ class CuttingProxy:
                 if marked.is_set():
                     break
                 client.sendall(data)
+        if self._moment == "half" and marked.is_set():
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_WR)
+            return
         _end(client, server)
 
     def close(self) -> None:
