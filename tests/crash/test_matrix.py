@@ -179,7 +179,10 @@ def server_of(orders: Orders) -> str:
     mssql = isinstance(orders, MssqlOrders)
     ((version,),) = orders.on_target("SELECT @@VERSION" if mssql else "SELECT version()")
     named = str(version).splitlines()[0].partition(" on ")[0].strip()
-    return f"{named}, UNVERIFIED on SQL Server" if "Babelfish" in named else named
+    if "Babelfish" not in named:
+        return named
+    ((stand_in,),) = orders.on_target("SELECT CAST(SERVERPROPERTY('babelfishversion') AS nvarchar(20))")
+    return f"Babelfish {stand_in}, UNVERIFIED on SQL Server"
 
 
 def prove_content(orders: Orders, step: str, earlier: list[tuple[object, ...]]) -> None:
