@@ -40,10 +40,10 @@ def test_the_grammar() -> None:
 def test_everything_that_cannot_be_read_is_named_with_what_was_meant() -> None:
     with pytest.raises(FaultsRefused) as refused:
         parse(
-            "after_comit;after_claim=kil;between_renames:2;after_claim:x;after_seal;after_seal=raise;after_stage=hold:"
+            "after_chunk_comit;after_claim=kil;between_renames:2;after_claim:x;after_seal;after_seal=raise;after_stage=hold:"
         )
     assert [(finding.path, finding.advice) for finding in refused.value.findings] == [
-        ("after_comit", "did you mean `after_chunk_commit`?"),
+        ("after_chunk_comit", "did you mean `after_chunk_commit`?"),
         ("after_claim=kil", "did you mean `kill`?"),
         ("between_renames:2", "write `between_renames`"),
         ("after_claim:x", "write the chunk's index, such as `after_claim:3`"),
