@@ -57,6 +57,7 @@ def test_a_manifest_becomes_a_chain_of_five_assets_two_jobs_and_a_schedule(
     folder: Path, manifest: dict[str, Any]
 ) -> None:
     manifest["dagster"] = {"incremental": {"cron": "30 5 * * *", "timezone": "Europe/Berlin"}, "owners": ["team:dwh"]}
+    manifest["dagster"]["tags"] = {"dagster/max_retries": "10"}
     path = write(folder, "orders", manifest)
     defs = build_defs({}, folder)
     assets = graph(defs)
@@ -78,6 +79,8 @@ def test_a_manifest_becomes_a_chain_of_five_assets_two_jobs_and_a_schedule(
     assert all(assets.get(key).blocking for key in assets.asset_check_keys)
     assert {assets.get(AssetKey(["orders", name])).code_version for name in names[1:]} == {spec.run_key}
 
+    # What a manifest declares of itself is on its assets only.
+    assert shadow.tags["dagster/max_retries"] == "10"
     jobs = {job.name: job for job in defs.resolve_all_job_defs() if not job.name.startswith("__")}
     assert set(jobs) == {"orders_campaign", "orders_increment"}
     assert jobs["orders_campaign"].asset_layer.executable_asset_keys == {AssetKey(["orders", n]) for n in names[:4]}
