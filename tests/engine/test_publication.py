@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import pytest
 
-from dpone_dagster.campaign.errors import CatalogDrift
+from dpone_dagster.campaign.errors import CampaignCancelled, CatalogDrift
 from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.campaign.receipts import PublicationReceipt
+from dpone_dagster.engine import publish as publishing
 from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import validate
@@ -32,3 +37,22 @@ def test_what_changed_since_the_validation_is_not_published(either: Orders, chan
     assert either.target_rows() == rows
     seen = status(either.spec, either.connector)
     assert (seen.phase, seen.publication) == (Phase.VALIDATED, None)
+
+
+def test_a_cancel_that_comes_while_it_begins_is_not_published_over(
+    either: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(either)
+    assert validate(either.spec, either.connector, "run-1").passed
+    rows, draft = either.target_rows(), publishing._draft
+
+    def cancelled_meanwhile(*parts: Any) -> PublicationReceipt:
+        with contextlib.closing(either.connector.target("test cancel")) as other:
+            assert other.ledger.cancel(either.spec.run_key, "enough", "somebody")
+        return draft(*parts)
+
+    monkeypatch.setattr(publishing, "_draft", cancelled_meanwhile)
+    with pytest.raises(CampaignCancelled):
+        publish(either.spec, either.connector, "run-1")
+    assert either.target_rows() == rows
+    assert status(either.spec, either.connector).phase is Phase.CANCELLED
