@@ -172,6 +172,8 @@ def test_whatever_happens_at_a_point_one_resume_ends_it(
     prove_receipts(orders, step)
     prove_nothing_is_left(orders, step, victim)
     prove_observation(seen, before, state_of(orders))
+    if action == "stop" and chunk is not None:
+        assert said == "LEASE_LOST"
     results.add(Case(server_of(orders), point, step, action, said, seen))
 
 
