@@ -28,7 +28,7 @@ MOMENTS = get_args(Moment)
 
 
 @pytest.fixture(params=["postgres", "mssql"])
-def orders(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Orders:
+def either(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Orders:
     source = new_database("oltp")
     if request.param == "postgres":
         return make_orders(source, new_database("dwh"), rows=100, chunks=2, lanes=1)
@@ -51,7 +51,8 @@ def found(moment: Moment) -> str:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_the_commit_of_a_chunk(orders: Orders, caplog: pytest.LogCaptureFixture, moment: Moment) -> None:
+def test_the_commit_of_a_chunk(either: Orders, caplog: pytest.LogCaptureFixture, moment: Moment) -> None:
+    orders = either
     caplog.set_level(logging.WARNING, "dpone_dagster")
     prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
     seen = Seen()
@@ -65,7 +66,8 @@ def test_the_commit_of_a_chunk(orders: Orders, caplog: pytest.LogCaptureFixture,
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_the_commit_of_a_publication(orders: Orders, caplog: pytest.LogCaptureFixture, moment: Moment) -> None:
+def test_the_commit_of_a_publication(either: Orders, caplog: pytest.LogCaptureFixture, moment: Moment) -> None:
+    orders = either
     load(orders)
     assert validate(orders.spec, orders.connector, "run-1").passed
     caplog.set_level(logging.WARNING, "dpone_dagster")
@@ -78,8 +80,9 @@ def test_the_commit_of_a_publication(orders: Orders, caplog: pytest.LogCaptureFi
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_the_commit_of_a_handoff_and_of_an_increment(
-    orders: Orders, caplog: pytest.LogCaptureFixture, moment: Moment
+    either: Orders, caplog: pytest.LogCaptureFixture, moment: Moment
 ) -> None:
+    orders = either
     load(orders)
     assert validate(orders.spec, orders.connector, "run-1").passed
     publish(orders.spec, orders.connector, "run-1")
