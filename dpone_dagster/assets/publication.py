@@ -72,11 +72,10 @@ def _result(check: Check) -> AssetCheckResult:
 
 
 def _blocked(spec: CampaignSpec, evidence: ValidationEvidence) -> ValidationBlocked:
-    red = [check for check in evidence.checks if not check.passed]
     return ValidationBlocked(
         f"the shadow of {spec.dataset} is not proven; the live table is untouched",
-        findings=[Finding(check.name, check.problem, check.next_step) for check in red],
-        next_step=red[0].next_step,
+        findings=[Finding(check.name, check.problem, check.next_step) for check in evidence.red],
+        next_step=evidence.red[0].next_step,
     )
 
 

@@ -412,7 +412,7 @@ class ValidationBlocked(DponeError):
     """The shadow is not proven equal to what was read; the live table is untouched."""
 
     code = "VALIDATION_BLOCKED"
-    next_step = "Mend the cause, then `dpone backfill resume MANIFEST`."
+    next_step = "Do what `dpone backfill status MANIFEST` says: it names each red check with its own next step."
 
 
 class PublicationBlocked(DponeError):

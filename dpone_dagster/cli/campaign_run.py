@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dpone_dagster.campaign.errors import ChunkFailed, Interrupted, StoppedByPeer
+from dpone_dagster.campaign.errors import ChunkFailed, Interrupted, StoppedByPeer, ValidationBlocked
 from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.failures import Failure, advice_of
@@ -82,13 +82,14 @@ def _finished(spec: CampaignSpec, record: CampaignRecord) -> bool:
 
 
 def _failures(status: CampaignStatus, steps: tuple[Failure, ...]) -> tuple[Failure, ...]:
-    """Chunks from the ledger, which knows each one's cause; then the steps that say something else."""
+    """Chunks and checks from the ledger, which knows each one's cause; then the steps that say something else."""
     chunks = tuple(
         Failure(f"chunk {c.index}", c.error_code or "", c.error or str(c.effective_state), advice_of(c.error_code))
         for c in status.failed
     )
-    rest = tuple(step for step in steps if not chunks or step.code not in _FOLLOWS_FROM_A_CHUNK)
-    return (*chunks, *rest)
+    checks = tuple(Failure(f.path, ValidationBlocked.code, f.problem, f.advice) for f in status.blocking)
+    known = (*(_FOLLOWS_FROM_A_CHUNK if chunks else ()), *((ValidationBlocked.code,) if checks else ()))
+    return (*chunks, *checks, *(step for step in steps if step.code not in known))
 
 
 def run_report(manifest: Path, intent: Intent) -> Report:

@@ -51,7 +51,10 @@ def report_of(status: CampaignStatus, manifest: Path) -> Report:
     if status.holders:
         tables.append(Table(("held by",), tuple((str(holder),) for holder in status.holders)))
     notes, commands = advised(status.recommended_action, manifest)
-    notes = (*(str(f) for f in (status.drift,) if f), *window_notes(status.spec, manifest), *notes)
+    if status.findings:
+        found = tuple((f.path, f.problem, pasteable(f.advice, manifest)) for f in status.findings)
+        tables.append(Table(("where", "what", "advice"), found))
+    notes = (*window_notes(status.spec, manifest), *notes)
     return Report(
         headline=headline(status),
         data={**status.as_dict(), "recommended_action": pasteable(status.recommended_action, manifest)},

@@ -13,6 +13,7 @@ from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.prepare import prove_campaign
 from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
+from dpone_dagster.engine.validate import ValidationEvidence
 from dpone_dagster.ports import Connector, Target
 
 _SHOWN_FAILURES = 20
@@ -60,6 +61,19 @@ class CampaignStatus:
         return None
 
     @property
+    def blocking(self) -> tuple[Finding, ...]:
+        """The checks that the last validation of a blocked campaign found red, each with its own next step."""
+        if self.record is None or self.record.validation is None or self.phase is not Phase.BLOCKED:
+            return ()
+        red = ValidationEvidence.from_dict(self.record.validation).red
+        return tuple(Finding(check.name, check.problem, check.next_step) for check in red)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What keeps the campaign from going on as it is."""
+        return (*((self.drift,) if self.drift else ()), *self.blocking)
+
+    @property
     def stuck(self) -> tuple[tuple[ChunkRecord, Holder], ...]:
         """Chunks whose lease has run out and whose lock is held all the same: the process is stopped or cut off."""
         expired = {f"chunk {c.index}": c for c in self.failed if c.effective_state is ChunkState.LEASE_EXPIRED}
@@ -90,7 +104,7 @@ class CampaignStatus:
                 }
                 for c in self.failed
             ],
-            "findings": [f.as_dict() for f in (self.drift,) if f],
+            "findings": [f.as_dict() for f in self.findings],
             "holders": [str(holder) for holder in self.holders],
             "stuck_chunks": [chunk.index for chunk, _ in self.stuck],
             "recommended_action": self.recommended_action,
@@ -161,8 +175,8 @@ def _recommend(status: CampaignStatus) -> str:
         return "nothing to do: the campaign is being worked on; look again"
     if phase is Phase.PLANNED:
         return "dpone backfill run MANIFEST --execute"
-    if phase is Phase.BLOCKED:
-        return "mend what the failed check names, then dpone backfill resume MANIFEST"
+    if status.blocking:
+        return status.blocking[0].advice
     if progress.failed:
         return "mend the failed chunks' cause, then dpone backfill resume MANIFEST"
     return "dpone backfill resume MANIFEST"
@@ -296,8 +310,7 @@ def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Findi
 
 
 def _state_findings(seen: CampaignStatus) -> Iterator[Finding]:
-    if seen.drift:
-        yield seen.drift
+    yield from seen.findings
     for chunk, holder in seen.stuck:
         expired = f"{chunk.lease_expires_at:%Y-%m-%d %H:%M:%S%z}"
         yield Finding(

@@ -15,6 +15,8 @@ from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
 
 CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty", "unique_indexes")
+_RESUME = "dpone backfill resume MANIFEST"
+_ANEW = "start a new campaign with a new `backfill_id`"
 _SEALABLE = LOADABLE | {Phase.BLOCKED, Phase.VALIDATED, Phase.SEALED}
 
 
@@ -46,7 +48,12 @@ class ValidationEvidence:
     @property
     def passed(self) -> bool:
         """Whether every check held."""
-        return all(check.passed for check in self.checks)
+        return not self.red
+
+    @property
+    def red(self) -> tuple[Check, ...]:
+        """The checks that did not hold."""
+        return tuple(check for check in self.checks if not check.passed)
 
     def as_dict(self) -> dict[str, object]:
         """As stored with the campaign."""
@@ -148,7 +155,7 @@ def _receipts_complete(target: Target, record: CampaignRecord) -> Check:
         return Check("receipts_complete", True, numbers)
     missing = planned - progress.committed
     problem = f"{missing} of {planned} chunks are not committed" if missing else "receipts and chunks do not agree"
-    return Check("receipts_complete", False, numbers, problem, "dpone backfill resume MANIFEST")
+    return Check("receipts_complete", False, numbers, problem, _RESUME)
 
 
 def _compare(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Iterator[Check]:
@@ -159,7 +166,7 @@ def _compare(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Iter
         actual == expected,
         {"expected_rows": expected, "actual_rows": actual},
         "" if actual == expected else f"the shadow has {actual} rows, its receipts say {expected}",
-        "look for who wrote to the shadow; then start a new campaign",
+        f"look for who wrote to the shadow; then {_ANEW}",
     )
     yield _unique_key(spec, target, record)
     live = _live(spec, target)
@@ -175,7 +182,7 @@ def _unique_key(spec: CampaignSpec, target: Target, record: CampaignRecord) -> C
         wrong == 0,
         {"null_keys": quality.null_keys, "duplicate_keys": quality.duplicate_keys},
         "" if wrong == 0 else f"{quality.null_keys} NULL and {quality.duplicate_keys} duplicate keys in the shadow",
-        "mend the source's keys, or the collation of the target's key; then start a new campaign",
+        f"mend the source's keys, or the collation of the target's key; then {_ANEW}",
     )
 
 
@@ -186,7 +193,8 @@ def _catalog(spec: CampaignSpec, target: Target, record: CampaignRecord, live: T
         problem = f"{spec.target} was replaced since the campaign was prepared"
     elif live.sha256 != record.object_contract_sha256:
         problem = f"{spec.target} was altered since the campaign was prepared"
-    return Check("catalog", not problem, numbers, problem, "undo the change and resume, or start a new campaign")
+    advice = f"undo the change, then {_RESUME}; or {_ANEW}"
+    return Check("catalog", not problem, numbers, problem, advice)
 
 
 def _not_empty(spec: CampaignSpec, live: TargetTable, rows: int) -> Check:
@@ -196,7 +204,7 @@ def _not_empty(spec: CampaignSpec, live: TargetTable, rows: int) -> Check:
         passed,
         {"rows": rows, "live_has_rows": live.rows_exist, "allow_empty": spec.allow_empty},
         "" if passed else f"the source was empty and {spec.target} is not",
-        "check the source; if it is meant to be empty set `allow_empty: true` in a new campaign",
+        f"look why the source was empty; then {_ANEW}, with `allow_empty: true` if it is meant to be empty",
     )
 
 
@@ -209,6 +217,5 @@ def _unique_indexes(spec: CampaignSpec, target: Target, record: CampaignRecord) 
         not violated,
         {"violated_indexes": len(violated), "surplus_rows": sum(v.surplus_rows for v in violated)},
         f"the rows loaded violate unique indexes of {spec.target}: {named}" if violated else "",
-        "mend the source's rows and start a new campaign; or mend the shadow's rows, then "
-        "dpone backfill resume MANIFEST",
+        f"mend the source's rows and {_ANEW}; or mend the shadow's rows, then {_RESUME}",
     )

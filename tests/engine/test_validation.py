@@ -6,7 +6,7 @@ import json
 from decimal import Decimal
 
 from dpone_dagster.campaign.ledger import Phase
-from dpone_dagster.engine.inspect import status
+from dpone_dagster.engine.inspect import doctor, status
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import validate
@@ -30,6 +30,10 @@ def test_rows_that_a_second_unique_index_forbids_block_until_the_cause_is_gone(e
     assert "5000" not in json.dumps(evidence.as_dict())
     seen = status(either.spec, either.connector)
     assert (seen.phase, seen.publication_dict()["validation"]) == (Phase.BLOCKED, "blocked")
+    assert [(f.path, f.problem) for f in seen.findings] == [("unique_indexes", red.problem)]
+    assert "dpone backfill resume MANIFEST" in seen.recommended_action
+    diagnosis = doctor(either.spec, either.connector)
+    assert (diagnosis.findings, diagnosis.next_action) == (seen.findings, red.next_step)
     assert either.target_rows() == old
 
     shadow = f"{either.spec.shadow.schema}.{either.spec.shadow.name}"

@@ -175,6 +175,25 @@ def on_a_terminal(operator: Operator, *words: str) -> str:
     return screen.decode()
 
 
+def test_a_blocked_campaign_names_its_red_check_wherever_one_looks(operator: Operator) -> None:
+    operator.orders.on_source("DELETE FROM public.orders")
+    done = operator.json("run", "--execute", exit_code=1)
+    (failure,) = done["failures"]
+    assert (failure["place"], failure["code"]) == ("not_empty", "VALIDATION_BLOCKED")
+    assert failure["message"] == "the source was empty and landing.orders is not"
+    assert "new `backfill_id`" in failure["next_step"]
+    status, doctor = operator.json("status"), operator.json("doctor", exit_code=1)
+    (finding,) = status["findings"]
+    assert (finding["path"], finding["problem"]) == ("not_empty", failure["message"])
+    assert doctor["findings"] == [finding]
+    assert doctor["next_action"] == status["recommended_action"] == done["recommended_action"] == failure["next_step"]
+    for words, exit_code in (("status", 0), ("doctor", 1)):
+        seen = operator.run(words)
+        assert (seen.returncode, "nothing wrong" in seen.stdout) == (exit_code, False)
+        assert failure["message"] in seen.stdout
+    assert "resume" not in operator.run("status").stdout
+
+
 def test_stopped_then_killed_and_resumed(operator: Operator) -> None:
     orders = operator.orders
     with source_held(orders):
