@@ -153,18 +153,19 @@ def _draft(spec: CampaignSpec, record: CampaignRecord) -> PublicationReceipt:
 def _swap(spec: CampaignSpec, record: CampaignRecord, draft: PublicationReceipt, target: Target) -> PublicationReceipt:
     target.fence.lock_target(spec.target, LOCK_WAIT_SECONDS)
     target.fence.lock_publication(spec.target, LOCK_WAIT_SECONDS)
-    # The first write: its row lock settles the race with a cancel, where plain reads lock nothing.
-    if not target.ledger.move(
-        record.run_key, frozenset({Phase.VALIDATED}), Phase.PUBLISHED, receipt_id=draft.receipt_id
-    ):
-        prove_not_cancelled(prepared_campaign(spec, target))
-        raise ValidationBlocked("the campaign was moved while it was being published")
     sequence = _prove_head(record, target)
     target.tables.lock_table(record.shadow, LOCK_WAIT_SECONDS)
     expected = target.ledger.receipt_totals(record).rows
     actual = target.tables.count(record.shadow)
     if actual != expected:
         raise CatalogDrift(f"the shadow has {actual} rows, its receipts say {expected}")
+    # The first write: its row lock settles the race with a cancel, where plain reads lock nothing. It comes after the
+    # long count, so that nobody who looks at the campaign waits for that.
+    if not target.ledger.move(
+        record.run_key, frozenset({Phase.VALIDATED}), Phase.PUBLISHED, receipt_id=draft.receipt_id
+    ):
+        prove_not_cancelled(prepared_campaign(spec, target))
+        raise ValidationBlocked("the campaign was moved while it was being published")
     target.tables.lock_table(spec.target, LOCK_WAIT_SECONDS)
     live, shadow = _prove_tables(spec, record, target)
     # The UUID that the shadow has borne since it was made, where it bears one.

@@ -114,10 +114,10 @@ def _swap_back(record: CampaignRecord, target: Target, approval: Approval, recei
     target.fence.lock_target(record.target, LOCK_WAIT_SECONDS)
     target.fence.lock_publication(record.target, LOCK_WAIT_SECONDS)
     plan = _plan(record, target)
-    if not target.ledger.move(record.run_key, FINISHED, Phase.ROLLED_BACK, stop_reason=str(approval)):
-        raise RollbackRefused(f"campaign {record.dataset} was moved while it was being rolled back")
     target.tables.lock_table(record.backup, LOCK_WAIT_SECONDS)
     rows = target.tables.count(record.backup)
+    if not target.ledger.move(record.run_key, FINISHED, Phase.ROLLED_BACK, stop_reason=str(approval)):
+        raise RollbackRefused(f"campaign {record.dataset} was moved while it was being rolled back")
     target.tables.lock_table(record.target, LOCK_WAIT_SECONDS)
     live, backup = _prove_tables(plan, target)
     # A table that no campaign had published bears no generation yet; from now on it has one, without a checkpoint.

@@ -56,3 +56,15 @@ def test_a_cancel_that_comes_while_it_begins_is_not_published_over(
         publish(either.spec, either.connector, "run-1")
     assert either.target_rows() == rows
     assert status(either.spec, either.connector).phase is Phase.CANCELLED
+
+
+def test_a_table_that_took_the_shadows_name_is_not_swapped_in(orders: Orders) -> None:
+    load(orders)
+    assert validate(orders.spec, orders.connector, "run-1").passed
+    shadow, rows = orders.spec.shadow.name, orders.target_rows()
+    orders.on_target(f"ALTER TABLE landing.{shadow} RENAME TO aside")
+    orders.on_target(f"CREATE TABLE landing.{shadow} (LIKE landing.aside INCLUDING ALL)")
+    orders.on_target(f"INSERT INTO landing.{shadow} SELECT * FROM landing.aside")
+    with pytest.raises(CatalogDrift, match="is not this campaign's shadow any more"):
+        publish(orders.spec, orders.connector, "run-1")
+    assert orders.target_rows() == rows
