@@ -12,7 +12,7 @@ from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.prepare import prove_campaign
-from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
+from dpone_dagster.engine.sessions import prove_manifest, prove_no_campaign, source_session, target_session
 from dpone_dagster.engine.validate import ValidationEvidence
 from dpone_dagster.ports import Connector, Target
 
@@ -257,6 +257,7 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
     in_the_way = bool(findings)
     try:
         notes.extend(_outside(spec, connector))
+        notes.extend(_waiting(spec, connector))
         seen = status(spec, connector)
         stuck = {holder.session_id for _, holder in seen.stuck}
         at_work = (holder for holder in seen.holders if holder.session_id not in stuck)
@@ -274,11 +275,26 @@ def _refusal(place: str, error: DponeError) -> list[Finding]:
 
 
 def _prepare_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
-    """What prepare would refuse; a campaign that is there has passed it."""
+    """What prepare would refuse."""
     with target_session(connector, "doctor") as target, source_session(connector, "doctor") as source:
-        if not target.ledger.provisioned() or target.ledger.campaign(spec.run_key) is None:
+        record = target.ledger.campaign(spec.run_key) if target.ledger.provisioned() else None
+        if record is None:
             prove_campaign(spec, source, target)
+        elif record.phase not in (*FINISHED, Phase.ROLLED_BACK):
+            prove_no_campaign(target, spec.target, but=spec.run_key)
     yield from ()
+
+
+def _waiting(spec: CampaignSpec, connector: Connector) -> Iterator[str]:
+    """Other campaigns of the target that are unfinished and nobody's work."""
+    with target_session(connector, "doctor") as target:
+        others = target.ledger.unfinished(spec.target) if target.ledger.provisioned() else []
+        for record in (target.ledger.campaign(run_key) for run_key in others if run_key != spec.run_key):
+            if record is not None and not target.fence.holders(record.run_key):
+                yield (
+                    f"campaign {record.run_key[:12]} ({record.backfill_id or record.dataset}) of {spec.target} is "
+                    f"{record.phase} and nobody works on it: whichever is published first, the other cannot be"
+                )
 
 
 def _source_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ from dpone_dagster.engine.sessions import (
     hold_campaign,
     opened,
     prove_manifest,
+    prove_no_campaign,
     prove_not_cancelled,
     prove_not_rolled_back,
     source_session,
@@ -63,7 +64,8 @@ def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id:
 
     Raises:
         Refused: One of its kinds; nothing was created.
-        CampaignActive: `run` or `resume` while another session holds the campaign.
+        CampaignActive: `run` or `resume` while another session holds the campaign; any while another campaign of the
+            same target is at work.
         CatalogDrift: The source changed since the campaign was prepared.
     """
     with (
@@ -76,7 +78,7 @@ def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id:
         record = _recorded(spec, target)
         if record is None:
             record = _create_or_wait(spec, source, target, intent)
-        _prove_unchanged(spec, source, record, intent)
+        _prove_unchanged(spec, source, target, record, intent)
         return _take_up(spec, target, record, intent, run_id)
 
 
@@ -145,7 +147,9 @@ def _create_or_wait(spec: CampaignSpec, source: Source, target: Target, intent: 
 
 
 def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven:
-    """All checks that need the two catalogs; reads no row, creates nothing."""
+    """All checks of a new campaign; reads no row, creates nothing."""
+    if target.ledger.provisioned():
+        prove_no_campaign(target, spec.target, but=spec.run_key)
     table = source.describe(spec.source, spec.source_columns)
     if spec.handoff_id is not None and table.kind not in _READABLE_BY_XMIN:
         raise SourceUnsuitable(f"{spec.source} is a {table.kind}, which has no xmin to read increments by")
@@ -296,13 +300,16 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
 # ---------------------------------------------------------------- a campaign that is there
 
 
-def _prove_unchanged(spec: CampaignSpec, source: Source, record: CampaignRecord, intent: Intent) -> None:
+def _prove_unchanged(
+    spec: CampaignSpec, source: Source, target: Target, record: CampaignRecord, intent: Intent
+) -> None:
     prove_not_rolled_back(record)
     prove_manifest(spec, record)
     if record.phase in FINISHED:
         return
     if intent != "resume":
         prove_not_cancelled(record)
+    prove_no_campaign(target, spec.target, but=spec.run_key)
     if source.describe(spec.source, spec.source_columns).digest != record.source_digest:
         raise CatalogDrift(f"{spec.source} no longer looks as it did when the campaign was prepared")
 

@@ -85,14 +85,19 @@ def hold_campaign(spec: CampaignSpec, target: Target) -> None:
     raise CampaignActive(f"campaign {spec.dataset} is held by {named}")
 
 
-def prove_no_campaign(target: Target, table: TableRef) -> None:
+def prove_no_campaign(target: Target, table: TableRef, *, but: str | None = None) -> None:
     """No session works on a campaign of the table: the locks decide, a campaign that only waits is nobody's work.
+
+    Args:
+        target: The connection; the state tables are there.
+        table: The live table.
+        but: Run key of the one campaign that may be at work.
 
     Raises:
         CampaignActive: One does; the message names it.
     """
     for run_key in target.ledger.unfinished(table):
-        if holders := target.fence.holders(run_key):
+        if run_key != but and (holders := target.fence.holders(run_key)):
             named = "; ".join(str(holder) for holder in holders)
             raise CampaignActive(f"a campaign of {table} ({run_key[:12]}) is at work: {named}")
 
