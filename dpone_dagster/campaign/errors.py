@@ -207,7 +207,10 @@ class ShadowForeign(Refused):
     """The shadow's name is taken by a table that this campaign does not own."""
 
     code = "SHADOW_FOREIGN"
-    next_step = "Finish or drop the older campaign's shadow, or set `publication.artifact_scope: campaign`."
+    next_step = (
+        "Finish the campaign that owns it; or take another `backfill_id`, with `publication.artifact_scope: campaign`; "
+        "or drop it by hand if it is nobody's (docs/runbook.md says how to be sure)."
+    )
 
     @classmethod
     def taken(cls, table: object, owner: str, role: str = "shadow") -> ShadowForeign:
@@ -470,7 +473,8 @@ class UniqueConflict(DponeError):
     code = "UNIQUE_CONFLICT"
     next_step = (
         "Make the same columns unique in the source, or drop the target's index (with `delete_mode: soft`, leave "
-        "marked rows out of it); then run the increment again."
+        "marked rows out of it); then run the increment again. While the index is missing a rollback is refused: "
+        "create it again as it was before one."
     )
 
 

@@ -19,6 +19,8 @@ from dpone_dagster.engine.sessions import existing_campaign, target_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
 
+_UNDO = "Undo the change, then `dpone backfill rollback MANIFEST` again."
+
 
 @dataclass(frozen=True)
 class RollbackPlan:
@@ -180,7 +182,9 @@ def _prove_tables(plan: RollbackPlan, target: Target) -> tuple[TargetTable, Targ
         raise GenerationStale(f"{record.backup} is not the table that was live before any more")
     for table in (live, backup):
         if table.sha256 != publication.object_contract_sha256:
-            raise CatalogDrift(f"{table.table} was altered since publication {publication.receipt_id}")
+            problem = f"{table.table} was altered since publication {publication.receipt_id}"
+            raise CatalogDrift(problem, next_step=_UNDO)
     if live.findings:
-        raise CatalogDrift(f"{record.target} gained something that a swap would lose", findings=live.findings)
+        problem = f"{record.target} gained something that a swap would lose"
+        raise CatalogDrift(problem, findings=live.findings, next_step=_UNDO)
     return live, backup

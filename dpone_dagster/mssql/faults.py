@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dpone_dagster.campaign.errors import ConnectionLost, DponeError, Interrupted, ServerFull, TransientFailure
+from dpone_dagster.campaign.errors import (
+    ConnectionLost,
+    DponeError,
+    Interrupted,
+    LoginRefused,
+    ServerFull,
+    ServerUnreachable,
+    TransientFailure,
+)
 
 if TYPE_CHECKING:
     import pyodbc
@@ -76,11 +84,18 @@ FULL = frozenset(
 UNIQUE_VIOLATION = frozenset({2601, 2627})
 _LOST_STATES = ("08", "IM", "HYT01")
 _CUT, _TIMED_OUT = "HY008", "HYT00"
+# What the driver says by itself, under the SQLSTATE of a lost connection, where no try will ever be encrypted as asked.
+_NO_TLS = re.compile("SSL Provider|Encryption not supported on")
 _NUMBER = re.compile(r"\((-?\d+)\)(?: \(SQL\w+\)|;|$)")
 _PREFIX = re.compile(r"^(\[[^\]]*\]\s*)+")
 _TAIL = re.compile(r"\s*\(-?\d+\) \(SQL\w+\).*$", re.DOTALL)
 # Values that the server quotes: row content never reaches a message.
 _CONTENT = re.compile(r"((?:value is|value:|value) )(\(.*\)|'.*'|\".*\")", re.DOTALL | re.IGNORECASE)
+
+_TLS_ADVICE = (
+    "Set up TLS on the server, with a certificate that this host trusts; or say otherwise in the URL: `encrypt=no` for "
+    "a server without TLS, `trust_server_certificate=yes` for a certificate that nobody vouches for."
+)
 
 
 class ServerError(DponeError):
@@ -118,7 +133,17 @@ def takes_no_connection_now(error: pyodbc.Error) -> bool:
     text = _text(error)
     if has_spoken(error):  # so its number tells
         return not (TRANSIENT | LOST | NOT_NOW).isdisjoint(numbers_of(error))
-    return "SSL Provider" not in text and (state_of(error) == _TIMED_OUT or state_of(error).startswith(_LOST_STATES))
+    return not _NO_TLS.search(text) and (state_of(error) == _TIMED_OUT or state_of(error).startswith(_LOST_STATES))
+
+
+def login_failure(error: pyodbc.Error) -> DponeError:
+    """Our error for a login that failed: to be tried again, or refused for good."""
+    text = readable(error)
+    if takes_no_connection_now(error):
+        return ServerUnreachable(text)
+    if not has_spoken(error) and _NO_TLS.search(text):
+        return LoginRefused(text, next_step=_TLS_ADVICE)
+    return LoginRefused(text)
 
 
 def translate(error: pyodbc.Error) -> DponeError:

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from dpone_dagster.campaign.errors import DponeError, LoginRefused, OutcomeUnknown, ServerUnreachable
+from dpone_dagster.campaign.errors import DponeError, OutcomeUnknown, ServerUnreachable
 from dpone_dagster.mssql.address import Address, connection_string
 from dpone_dagster.mssql.driver import driver_name, load_pyodbc
-from dpone_dagster.mssql.faults import has_spoken, is_lost, readable, state_of, takes_no_connection_now, translate
+from dpone_dagster.mssql.faults import has_spoken, is_lost, login_failure, state_of, translate
 from dpone_dagster.mssql.queries import load
 
 if TYPE_CHECKING:
@@ -342,5 +342,4 @@ def _connect(address: Address, purpose: str) -> Any:
     except pyodbc.Error as error:
         if state_of(error) == "HYT00":
             raise ServerUnreachable(f"{address.host}:{address.port} did not answer within {_LOGIN_SECONDS} s") from None
-        kind = ServerUnreachable if takes_no_connection_now(error) else LoginRefused
-        raise kind(readable(error)) from None
+        raise login_failure(error) from None

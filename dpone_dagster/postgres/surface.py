@@ -9,6 +9,7 @@ from dpone_dagster.campaign.errors import Finding
 _AFTER = "drop it and create it again after the publication, or publish this table by a reviewed migration"
 _DROP = "drop it before the campaign; a reviewed migration can bring it back"
 _FOLLOWS = "follows the old table by its object id and would stay with the backup"
+_NOT_MADE = "which would stay with the backup: the DDL here does not make it again"
 
 # By the kind that catalog.sql reports; kinds of dependent objects are PostgreSQL's own words.
 _LOSSES: Mapping[str, tuple[str, str]] = {
@@ -58,8 +59,8 @@ _LOSSES: Mapping[str, tuple[str, str]] = {
     "index definition": ("is an index whose definition could not be read back", _DROP),
     "foreign key": (f"is a foreign key, which {_FOLLOWS}", _DROP),
     "inbound foreign key": ("is a foreign key that points to the table and would point to the backup", _DROP),
-    "check constraint": ("is a CHECK constraint", _DROP),
-    "exclusion constraint": ("is an EXCLUDE constraint", _DROP),
+    "check constraint": (f"is a CHECK constraint, {_NOT_MADE}", _DROP),
+    "exclusion constraint": (f"is an EXCLUDE constraint, {_NOT_MADE}", _DROP),
     "trigger": (f"is a trigger (a disabled one counts too), which {_FOLLOWS}", _DROP),
     "rule": (f"is a rule, which {_FOLLOWS}", _DROP),
     "view": ("is a view that would go on reading the old table", _AFTER),

@@ -92,6 +92,11 @@ def test_sql_server_too_is_asked_again_where_it_hangs_up_and_once_where_it_refus
         with pytest.raises(LoginRefused):
             opened(lambda purpose: MssqlSession(wrong, purpose), "test")
         assert proxy.connections == 1
+    if "encrypt=no" in database:  # so this server has no TLS
+        with moody(database, refused=0, of=1) as (url, proxy):
+            with pytest.raises(LoginRefused, match="encrypt=no") as caught:
+                opened(lambda purpose: MssqlSession(url.replace("encrypt=no", "encrypt=yes"), purpose), "test")
+            assert (proxy.connections, caught.value.retryable) == (1, False)
 
 
 def test_a_port_where_nobody_listens_is_no_refused_login(database: str) -> None:

@@ -101,6 +101,10 @@ def _a_trigger_on_the_target(orders: Orders) -> None:
     orders.on_target("CREATE TRIGGER watch BEFORE INSERT ON landing.orders FOR EACH ROW EXECUTE FUNCTION landing.f()")
 
 
+def _a_check_on_the_target(orders: Orders) -> None:
+    orders.on_target("ALTER TABLE landing.orders ADD CONSTRAINT positive CHECK (amount > 0)")
+
+
 def _a_column_without_a_home(orders: Orders) -> None:
     orders.on_source("ALTER TABLE public.orders ADD COLUMN gone interval")
 
@@ -137,6 +141,7 @@ def _a_foreign_table_under_the_shadows_name(orders: Orders) -> None:
         (_no_source_table, "TABLE_MISSING", "public.orders"),
         (_no_target_table, "TARGET_NOT_PROVISIONED", "landing.orders"),
         (_a_trigger_on_the_target, "CATALOG_REFUSED", "watch"),
+        (_a_check_on_the_target, "CATALOG_REFUSED", "the DDL here does not make it again"),
         (_a_column_without_a_home, "COLUMN_CONTRACT_REFUSED", "gone"),
         (_external_state_that_is_not_there, "STATE_NOT_PROVISIONED", "system"),
         (_state_in_another_database, "STATE_NOT_TARGET_ATOMIC", "pg_oltp"),
@@ -163,7 +168,7 @@ def test_refused_with_nothing_created(orders: Orders, spoil: Callable[[Orders], 
 
 def test_everything_that_is_wrong_with_the_target_is_said_at_once(orders: Orders) -> None:
     _a_trigger_on_the_target(orders)
-    orders.on_target("ALTER TABLE landing.orders ADD CONSTRAINT positive CHECK (amount > 0)")
+    _a_check_on_the_target(orders)
     orders.on_target("CREATE VIEW landing.report AS SELECT * FROM landing.orders")
     with pytest.raises(Refused) as refusal:
         prepare(orders.spec, orders.connector, intent="run", run_id="run-1")

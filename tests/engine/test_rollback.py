@@ -185,8 +185,9 @@ def test_a_table_altered_since_is_not_swapped(either: Orders) -> None:
     campaign(either, 1)
     either.on_target("CREATE INDEX orders_late ON landing.orders (amount)")
     before = either.tables()
-    with pytest.raises(CatalogDrift, match=r"landing\.orders was altered"):
+    with pytest.raises(CatalogDrift, match=r"landing\.orders was altered") as refused:
         undo(either, 1)
+    assert "dpone backfill rollback MANIFEST" in refused.value.advice
     assert either.tables() == before
     assert status(either.spec, either.connector).phase is Phase.HANDOFF_COMMITTED
 

@@ -95,6 +95,8 @@ def test_row_content_is_never_told(text: str) -> None:
         ("28000", f"{_DRIVER}Login failed for user 'x'. (18456) (SQLDriverConnect)", False),
         ("42000", f"{_DRIVER}Cannot open database 'x' requested by the login. (4060) (SQLDriverConnect)", False),
         ("08001", "[Microsoft][ODBC Driver 18 for SQL Server]SSL Provider: certificate verify failed (-1)", False),
+        ("08001", "[Microsoft][ODBC Driver 18 for SQL Server]Encryption not supported on SQL Server. (20)", False),
+        ("08004", f'{_DRIVER}database "x" does not exist (911) (SQLDriverConnect)', False),
     ],
 )
 def test_a_login_is_refused_or_not_taken_now(state: str, text: str, not_now: bool) -> None:
