@@ -356,7 +356,7 @@ class LeaseLost(DponeError):
 
 
 class CatalogDrift(DponeError):
-    """The source or the shadow no longer looks as it did at prepare; nothing was loaded."""
+    """Source, live table or shadow no longer look as they did at prepare; nothing was loaded."""
 
     code = "CATALOG_DRIFT"
     next_step = "Undo the change, then `dpone backfill resume MANIFEST`; or start a new campaign."

@@ -12,7 +12,6 @@ from dpone_dagster.campaign.contract import Column, ColumnContract
 from dpone_dagster.campaign.deletion import delete_mark
 from dpone_dagster.campaign.errors import (
     CampaignActive,
-    CatalogDrift,
     CatalogRefused,
     Finding,
     HandoffRefused,
@@ -43,6 +42,7 @@ from dpone_dagster.engine.sessions import (
     source_session,
     target_session,
 )
+from dpone_dagster.engine.standing import prove_standing
 from dpone_dagster.ports import Connector, Source, SourceTable, Target, TargetTable
 
 Intent = Literal["run", "resume", "join"]
@@ -66,7 +66,8 @@ def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id:
         Refused: One of its kinds; nothing was created.
         CampaignActive: `run` or `resume` while another session holds the campaign; any while another campaign of the
             same target is at work.
-        CatalogDrift: The source changed since the campaign was prepared.
+        GenerationStale: The live table is another generation than when the campaign was prepared.
+        CatalogDrift: Source or live table were altered since.
     """
     with (
         target_session(connector, "prepare") as target,
@@ -310,8 +311,7 @@ def _prove_unchanged(
     if intent != "resume":
         prove_not_cancelled(record)
     prove_no_campaign(target, spec.target, but=spec.run_key)
-    if source.describe(spec.source, spec.source_columns).digest != record.source_digest:
-        raise CatalogDrift(f"{spec.source} no longer looks as it did when the campaign was prepared")
+    prove_standing(spec, record, source, target)
 
 
 def _take_up(spec: CampaignSpec, target: Target, record: CampaignRecord, intent: Intent, run_id: str) -> CampaignRecord:

@@ -12,8 +12,6 @@ from dpone_dagster.campaign.errors import (
     CatalogDrift,
     ConnectionLost,
     DponeError,
-    GenerationStale,
-    HandoffRefused,
     OutcomeUnknown,
     PublicationBlocked,
     TransientFailure,
@@ -23,9 +21,9 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
-from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.outcome import said
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
+from dpone_dagster.engine.standing import prove_head, prove_live
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports import Connector, Target, TargetTable
 
@@ -153,7 +151,7 @@ def _draft(spec: CampaignSpec, record: CampaignRecord) -> PublicationReceipt:
 def _swap(spec: CampaignSpec, record: CampaignRecord, draft: PublicationReceipt, target: Target) -> PublicationReceipt:
     target.fence.lock_target(spec.target, LOCK_WAIT_SECONDS)
     target.fence.lock_publication(spec.target, LOCK_WAIT_SECONDS)
-    sequence = _prove_head(record, target)
+    sequence = prove_head(record, target)
     target.tables.lock_table(record.shadow, LOCK_WAIT_SECONDS)
     expected = target.ledger.receipt_totals(record).rows
     actual = target.tables.count(record.shadow)
@@ -167,7 +165,7 @@ def _swap(spec: CampaignSpec, record: CampaignRecord, draft: PublicationReceipt,
         prove_not_cancelled(prepared_campaign(spec, target))
         raise ValidationBlocked("the campaign was moved while it was being published")
     target.tables.lock_table(spec.target, LOCK_WAIT_SECONDS)
-    live, shadow = _prove_tables(spec, record, target)
+    live, shadow = _prove_tables(record, target)
     # The UUID that the shadow has borne since it was made, where it bears one.
     generation = shadow.generation or draft.generation
     target.tables.swap(live, shadow, record.backup, generation)
@@ -176,30 +174,10 @@ def _swap(spec: CampaignSpec, record: CampaignRecord, draft: PublicationReceipt,
     return receipt
 
 
-def _prove_head(record: CampaignRecord, target: Target) -> int:
-    """The target's history is what it was at prepare; returns the next sequence."""
-    head = target.publications.head(record.target)
-    if head is None:
-        if record.predecessor_receipt is not None:
-            raise GenerationStale(f"the publication history of {record.target} vanished")
-        return 1
-    if head.receipt_id != record.predecessor_receipt:
-        raise GenerationStale(f"{record.target} was published by campaign {head.run_key[:12]} since the prepare")
-    if head.head == "pending":
-        raise HandoffRefused(f"publication {head.receipt_id} still waits for its handoff {head.handoff_id}")
-    return head.sequence + 1
-
-
-def _prove_tables(spec: CampaignSpec, record: CampaignRecord, target: Target) -> tuple[TargetTable, TargetTable]:
-    live, shadow = target.tables.describe(spec.target), target.tables.describe(record.shadow)
-    if live is None or shadow is None:
-        raise CatalogDrift(f"{spec.target if live is None else record.shadow} is gone")
-    if not is_generation(live, record.live_object_id, record.live_generation, target.tables):
-        raise GenerationStale(f"{spec.target} was replaced since the campaign was prepared")
-    if live.sha256 != record.object_contract_sha256:
-        raise CatalogDrift(f"{spec.target} was altered since the campaign was prepared")
-    if live.findings:
-        raise CatalogDrift(f"{spec.target} gained something that a swap would lose", findings=live.findings)
+def _prove_tables(record: CampaignRecord, target: Target) -> tuple[TargetTable, TargetTable]:
+    live, shadow = prove_live(record, target), target.tables.describe(record.shadow)
+    if shadow is None:
+        raise CatalogDrift(f"{record.shadow} is gone")
     owner = target.tables.shadow_owner(record.shadow)
     if shadow.object_id != record.shadow_object_id or owner != record.run_key:
         raise CatalogDrift(f"{record.shadow} is not this campaign's shadow any more")

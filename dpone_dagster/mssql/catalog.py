@@ -5,7 +5,6 @@ Read without lock hints: at prepare a later change is found by the digest, and a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from dpone_dagster.campaign.errors import Finding
@@ -182,14 +181,6 @@ class CatalogReader:
     def _rows_exist(self, table: TableRef) -> bool:
         statement = self._query("rows_exist", table=quoted_table(table))
         return bool(self._session.value(statement, seconds=UNBOUNDED))
-
-
-def differences(old: object, new: object, path: str = "") -> list[str]:
-    """Paths at which two pieces of plain data differ, so that a drift can be named."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = sorted(old.keys() | new.keys(), key=str)
-        return [found for key in keys for found in differences(old.get(key), new.get(key), f"{path}.{key}".strip("."))]
-    return [] if old == new else [path]
 
 
 def _plain(row: Row) -> list[object]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 
+from dpone_dagster.campaign.differences import differences
 from dpone_dagster.campaign.errors import CatalogDrift, ShadowForeign
 from dpone_dagster.campaign.identity import canonical_json
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql import ddl
-from dpone_dagster.mssql.catalog import GENERATION_PROPERTY, OWNER_PROPERTY, CatalogReader, differences
+from dpone_dagster.mssql.catalog import GENERATION_PROPERTY, OWNER_PROPERTY, CatalogReader
 from dpone_dagster.mssql.facts import Catalog, IndexFacts
 from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.queries import filled, load

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 
+from dpone_dagster.campaign.differences import differences
 from dpone_dagster.campaign.errors import BackupRefused, CatalogDrift, DponeError, PublicationBlocked, TransientFailure
 from dpone_dagster.campaign.names import TableRef, derived_name, digest_of
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.mssql import ddl
-from dpone_dagster.mssql.catalog import GENERATION_PROPERTY, OWNER_PROPERTY, CatalogReader, differences
+from dpone_dagster.mssql.catalog import GENERATION_PROPERTY, OWNER_PROPERTY, CatalogReader
 from dpone_dagster.mssql.facts import Catalog
 from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.queries import filled, load

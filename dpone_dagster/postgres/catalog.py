@@ -301,14 +301,6 @@ def identifier(table: TableRef) -> sql.Identifier:
     return sql.Identifier(table.schema, table.name)
 
 
-def differences(old: object, new: object, path: str = "") -> list[str]:
-    """Paths at which two pieces of plain data differ, so that a drift can be named."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        keys = sorted(old.keys() | new.keys(), key=str)
-        return [found for key in keys for found in differences(old.get(key), new.get(key), f"{path}.{key}".strip("."))]
-    return [] if old == new else [path]
-
-
 @contextlib.contextmanager
 def joined(session: Session) -> Iterator[None]:
     """The caller's transaction if there is one, else one of its own."""

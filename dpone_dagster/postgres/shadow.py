@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from psycopg import errors as pg
 
+from dpone_dagster.campaign.differences import differences
 from dpone_dagster.campaign.errors import CatalogDrift, DponeError, ShadowForeign
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.ports import IndexViolation, ShadowHandle, TargetTable
@@ -11,7 +12,6 @@ from dpone_dagster.postgres import ddl
 from dpone_dagster.postgres.catalog import (
     Catalog,
     IndexFacts,
-    differences,
     index_key,
     joined,
     loadable_digest,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from psycopg import errors as pg
 from psycopg import sql
 
+from dpone_dagster.campaign.differences import differences
 from dpone_dagster.campaign.errors import BackupRefused, CatalogDrift, PublicationBlocked
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.faultpoints import reach
@@ -14,7 +15,6 @@ from dpone_dagster.ports import TargetTable
 from dpone_dagster.postgres import ddl
 from dpone_dagster.postgres.catalog import (
     Catalog,
-    differences,
     joined,
     lock_within,
     read_catalog,
