@@ -188,12 +188,12 @@ def _unique_key(spec: CampaignSpec, target: Target, record: CampaignRecord) -> C
 
 def _catalog(spec: CampaignSpec, target: Target, record: CampaignRecord, live: TargetTable) -> Check:
     numbers: dict[str, object] = {"expected": record.object_contract_sha256, "live": live.sha256}
-    problem = ""
+    problem, advice = "", f"undo the change, then {_RESUME}; or {_ANEW}"
     if not is_generation(live, record.live_object_id, record.live_generation, target.tables):
         problem = f"{spec.target} was replaced since the campaign was prepared"
+        advice = _ANEW  # against the table that is live now
     elif live.sha256 != record.object_contract_sha256:
         problem = f"{spec.target} was altered since the campaign was prepared"
-    advice = f"undo the change, then {_RESUME}; or {_ANEW}"
     return Check("catalog", not problem, numbers, problem, advice)
 
 
