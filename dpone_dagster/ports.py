@@ -381,6 +381,7 @@ class Ledger(Protocol):
         Raises:
             StateVersionOlder: An older program made them.
             StateVersionNewer: A newer program made them.
+            RightsMissing: The login may not read them, where the server tells.
         """
         ...
 

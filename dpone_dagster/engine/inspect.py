@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpone_dagster.campaign.errors import DponeError, Finding, PlanDrift
+from dpone_dagster.campaign.errors import DponeError, Finding, PlanDrift, RightsMissing
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, ChunkRecord, ChunkState, Holder, Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.engine.prepare import prove_campaign
+from dpone_dagster.engine.prepare import prove_campaign, prove_rights
 from dpone_dagster.engine.sessions import prove_manifest, prove_no_campaign, source_session, target_session
 from dpone_dagster.engine.standing import prove_standing
 from dpone_dagster.engine.validate import ValidationEvidence
@@ -249,13 +249,14 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
     """
     findings: list[Finding] = []
     notes: list[str] = []
+    refused: list[DponeError] = []
     seen: CampaignStatus | None = None
-    looks = (("source", _source_findings), ("target", _target_findings), ("campaign", _prepare_findings))
-    for place, look in looks:
+    for place, look in _LOOKS:
         try:
             findings.extend(look(spec, connector))
         except DponeError as error:
-            findings.extend(_refusal(place, error))
+            findings.extend(_refusal(place, error, refused))
+            refused.append(error)
     in_the_way = bool(findings)
     try:
         notes.extend(_outside(spec, connector))
@@ -266,14 +267,25 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
         notes.extend(f"{holder}: leave it alone while its run is alive" for holder in at_work)
         findings.extend(_state_findings(seen))
     except DponeError as error:
-        findings.extend(_refusal("state", error))
+        findings.extend(_refusal("state", error, refused))
     action = _MEND if seen is None or (in_the_way and not seen.drift) else seen.recommended_action
     return Diagnosis(tuple(dict.fromkeys(findings)), action, seen, tuple(notes))
 
 
-def _refusal(place: str, error: DponeError) -> list[Finding]:
-    """What an error found, each by itself; the error as one finding where it has none."""
+def _refusal(place: str, error: DponeError, before: Sequence[DponeError]) -> list[Finding]:
+    """What an error found, each by itself; the error as one finding where it has none. One cause is said once."""
+    lacking = any(isinstance(known, RightsMissing) for known in before)
+    if lacking and (isinstance(error, RightsMissing) or error.code == DponeError.code):
+        return []
+    if any((known.code, known.message) == (error.code, error.message) for known in before):
+        return []
     return list(error.findings) or [Finding(place, f"{error.code}: {error.message}", error.advice)]
+
+
+def _rights_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
+    with target_session(connector, "doctor") as target:
+        prove_rights(spec, target)
+    yield from ()
 
 
 def _prepare_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
@@ -323,12 +335,19 @@ def _outside(spec: CampaignSpec, connector: Connector) -> Iterator[str]:
 def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
     with target_session(connector, "doctor") as target, target_session(connector, "doctor witness") as witness:
         target.fence.prove_session_locks(witness.fence)
-        yield from target.missing_rights(spec.target)
         live = target.tables.describe(spec.target)
         if live is None:
             yield Finding(str(spec.target), "the target table does not exist", "create it as reviewed")
             return
         yield from live.findings
+
+
+_LOOKS = (
+    ("source", _source_findings),
+    ("rights", _rights_findings),
+    ("target", _target_findings),
+    ("campaign", _prepare_findings),
+)
 
 
 def _state_findings(seen: CampaignStatus) -> Iterator[Finding]:

@@ -76,6 +76,7 @@ def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id:
     ):
         target.fence.prove_session_locks(witness.fence)
         _prove_one_domain(spec, connector, target)
+        prove_rights(spec, target)  # before any look into the state tables, which may be forbidden
         record = _recorded(spec, target)
         if record is None:
             record = _create_or_wait(spec, source, target, intent)
@@ -95,6 +96,16 @@ def _prove_one_domain(spec: CampaignSpec, connector: Connector, target: Target) 
             )
     finally:
         state.close()
+
+
+def prove_rights(spec: CampaignSpec, target: Target) -> None:
+    """The target's login may do what a campaign does.
+
+    Raises:
+        RightsMissing: It may not; each right is named.
+    """
+    if missing := target.missing_rights(spec.target):
+        raise RightsMissing(f"the login of `{spec.sink_ref}` may not do what a campaign does", findings=missing)
 
 
 def _recorded(spec: CampaignSpec, target: Target) -> CampaignRecord | None:
@@ -154,9 +165,6 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
     table = source.describe(spec.source, spec.source_columns)
     if spec.handoff_id is not None and table.kind not in _READABLE_BY_XMIN:
         raise SourceUnsuitable(f"{spec.source} is a {table.kind}, which has no xmin to read increments by")
-    missing = target.missing_rights(spec.target)
-    if missing:
-        raise RightsMissing(f"the login of `{spec.sink_ref}` may not do what a campaign does", findings=missing)
     live = target.tables.describe(spec.target)
     if live is None:
         raise TargetNotProvisioned(f"the target table {spec.target} does not exist")

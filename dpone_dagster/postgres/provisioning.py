@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from psycopg import errors as pg
 from psycopg import pq, sql
 
 from dpone_dagster.campaign.errors import DponeError, StateVersionNewer, StateVersionOlder
 from dpone_dagster.campaign.names import STATE_SCHEMA_VERSION_TABLE, state_lock
 from dpone_dagster.postgres.fence import lock_key
 from dpone_dagster.postgres.queries import load, statement
+from dpone_dagster.postgres.rights import unreadable
 from dpone_dagster.postgres.session import Session, translated
 
 STATE_VERSION = 2
@@ -24,9 +26,13 @@ def provisioned(session: Session, schema: str) -> bool:
     Raises:
         StateVersionOlder: An older program made them.
         StateVersionNewer: A newer program made them.
+        RightsMissing: The login may not read them.
     """
     with translated():
-        found = _version(session, schema)
+        try:
+            found = _version(session, schema)
+        except pg.InsufficientPrivilege as error:
+            raise unreadable(schema) from error
     if 0 < found < STATE_VERSION:
         raise StateVersionOlder(f"state schema {schema} has version {found}, this program needs {STATE_VERSION}")
     return found == STATE_VERSION

@@ -33,6 +33,17 @@ def lacking(role: str, problem: str) -> RightsMissing:
     return RightsMissing(problem, findings=[Finding("server", f"the login lacks {role}", advice)])
 
 
+def unreadable(state_schema: str) -> RightsMissing:
+    """The refusal where not even the version of the state tables may be read.
+
+    Args:
+        state_schema: Where they are.
+    """
+    advice = f"GRANT USAGE ON SCHEMA {state_schema}, and SELECT, INSERT, UPDATE ON its tables TO the login"
+    finding = Finding(f"schema {state_schema}", "the login lacks USAGE, or SELECT on its tables", advice)
+    return RightsMissing(f"the login may not read the state tables in schema {state_schema}", findings=[finding])
+
+
 def _advice(place: str, permission: str) -> str:
     if permission == "ownership":
         return f"make the login a member of the role that owns the {place}, or its owner"

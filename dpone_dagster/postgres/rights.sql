@@ -17,7 +17,7 @@ SELECT /* dpone:lacking_rights */ w.place, w.permission FROM (
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     CROSS JOIN (VALUES ('SELECT'), ('INSERT'), ('UPDATE')) AS p (permission)
     WHERE n.nspname = %(state)s AND c.relkind = 'r' AND starts_with(c.relname, '__dpone__')
-        AND c.relname <> '__dpone__schema_version'
+        AND (p.permission = 'SELECT' OR c.relname <> '__dpone__schema_version')
 ) AS w
 WHERE NOT w.held
 ORDER BY w.place, w.permission
