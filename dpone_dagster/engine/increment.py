@@ -18,7 +18,7 @@ from dpone_dagster.campaign.errors import (
 )
 from dpone_dagster.campaign.identity import sha256_of
 from dpone_dagster.campaign.ledger import CampaignRecord
-from dpone_dagster.campaign.spec import RouteSpec
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, anchor_facts
 from dpone_dagster.engine.advice import advice_for_increments
 from dpone_dagster.engine.apply import Applied, Compare, Steps, apply
@@ -76,13 +76,20 @@ class IncrementResult:
         return (self.anchor_to.taken_at - self.anchor_from.taken_at).total_seconds()
 
 
+_ANEW = "Start a new campaign with a new `backfill_id`; its handoff is where increments start then."
+_UNDO = "Undo the change; or start a new campaign with a new `backfill_id`."
+_NAME_IT = "Name the live generation's handoff as `handoff_id`, if this manifest is of its source and target."
+_ASK_FOR_ONE = "Set `source.options.xmin_execution`, and start a new campaign with a new `backfill_id`."
+
+
 @dataclass(frozen=True)
 class _Gate:
-    """What an increment starts from; `reason` says why it may not."""
+    """What an increment starts from; `reason` says why it may not, `advice` what to do, where that is not to resume."""
 
     reason: str
     record: CampaignRecord | None = None
     checkpoint: Checkpoint | None = None
+    advice: str | None = None
 
 
 def increment_gate(spec: RouteSpec, connector: Connector) -> str | None:
@@ -122,7 +129,7 @@ def live_checkpoint(spec: RouteSpec, target: Target) -> tuple[CampaignRecord, Ch
     """
     gate = _gate(spec, target)
     if gate.record is None or gate.checkpoint is None:
-        raise HandoffMissing(gate.reason)
+        raise HandoffMissing(gate.reason, next_step=gate.advice)
     return gate.record, gate.checkpoint
 
 
@@ -266,29 +273,35 @@ def _apply_once(sides: Sides, steps: Steps, checkpoint: Checkpoint, sent: Callab
 
 def _gate(spec: RouteSpec, target: Target) -> _Gate:
     if spec.handoff_id is None:
-        return _Gate("the manifest asks for no xmin handoff")
+        return _Gate("the manifest asks for no xmin handoff", advice=_ASK_FOR_ONE)
     if not target.ledger.provisioned():
-        return _Gate("no campaign was started yet")
+        return _Gate("no campaign was started yet", advice=_start(spec))
     head = target.publications.head(spec.target)
     if head is None:
-        return _Gate(f"{spec.target} was not published by a campaign yet")
+        advice = None if target.ledger.unfinished(spec.target) else _start(spec)
+        return _Gate(f"{spec.target} was not published by a campaign yet", advice=advice)
     if head.head == "pending":
         return _Gate(f"publication {head.receipt_id} waits for its handoff")
     live = target.tables.describe(spec.target)
     if live is None or not is_generation(live, head.live_object_id, head.generation, target.tables):
-        return _Gate(f"{spec.target} was replaced by hand since publication {head.receipt_id}")
+        return _Gate(f"{spec.target} was replaced by hand since publication {head.receipt_id}", advice=_ANEW)
     checkpoint = target.publications.checkpoint(spec.target, head.generation)
     record = None if checkpoint is None else _campaign_of(checkpoint, target)
     if checkpoint is None and head.kind == "rollback":
-        return _Gate(f"{spec.target} was rolled back to a generation that has no checkpoint")
+        return _Gate(f"{spec.target} was rolled back to a generation that has no checkpoint", advice=_ANEW)
     if checkpoint is None or record is None:
-        return _Gate(f"generation {head.generation} of {spec.target} has no checkpoint")
+        return _Gate(f"generation {head.generation} of {spec.target} has no checkpoint", advice=_ANEW)
     # The contract's casts and guards are those of prepare: another type would round in silence.
     if sha256_of(live.contract.get("columns")) != sha256_of(record.object_contract.get("columns")):
-        return _Gate(f"the columns of {spec.target} were altered since the campaign was prepared")
+        return _Gate(f"the columns of {spec.target} were altered since the campaign was prepared", advice=_UNDO)
     if checkpoint.handoff_id != spec.handoff_id:
-        return _Gate(f"the live generation belongs to handoff `{checkpoint.handoff_id}`")
+        return _Gate(f"the live generation belongs to handoff `{checkpoint.handoff_id}`", advice=_NAME_IT)
     return _Gate("", record, checkpoint)
+
+
+def _start(spec: RouteSpec) -> str:
+    manifest = "MANIFEST" if isinstance(spec, CampaignSpec) else "CAMPAIGN_MANIFEST"
+    return f"Start the campaign: `dpone backfill run {manifest} --execute`."
 
 
 def _campaign_of(checkpoint: Checkpoint, target: Target) -> CampaignRecord | None:

@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dpone_dagster.campaign.errors import CampaignActive, DponeError, GenerationStale, HandoffMissing
+from dpone_dagster.campaign.receipts import Approval
 from dpone_dagster.engine.increment import IncrementResult, increment_gate, run_increment
 from dpone_dagster.engine.prepare import prepare
+from dpone_dagster.engine.rollback import rollback
 from tests.engine.campaign import finish, load
 from tests.orders import Orders
 
@@ -92,3 +94,27 @@ def test_without_a_handoff_it_is_refused_before_anything_is_touched(orders: Orde
         increment(orders)
     assert caught.value.exit_code == 2
     assert orders.on_target("SELECT nspname FROM pg_namespace WHERE nspname = 'system'") == []
+
+
+def test_what_to_do_depends_on_what_is_missing(either: Orders) -> None:
+    assert advice(either) == "Start the campaign: `dpone backfill run MANIFEST --execute`."
+    prepare(either.spec, either.connector, intent="run", run_id="run-1")
+    assert advice(either) == HandoffMissing.next_step
+    load(either)
+    finish(either)
+    run_increment(either.spec, either.connector, "inc-1")
+    rollback(either.spec, either.connector, Approval("ada", "wrong prices"))
+    assert "a new `backfill_id`" in advice(either)
+    assert "resume" not in advice(either)
+
+
+def test_another_campaign_that_nobody_has_started_is_not_to_be_resumed(orders: Orders) -> None:
+    prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    orders.manifest["sink"]["table"]["name"] = "others"
+    assert "backfill run MANIFEST --execute" in advice(orders)
+
+
+def advice(orders: Orders) -> str:
+    with pytest.raises(HandoffMissing) as caught:
+        run_increment(orders.spec, orders.connector, "inc-0")
+    return caught.value.advice
