@@ -58,7 +58,7 @@ def build_incremental(spec: RouteSpec, handoff: AssetKey | None) -> AssetsDefini
                     "rows_read": done.rows_read,
                     "inserted": done.inserted,
                     "updated": done.updated,
-                    "deleted": done.deleted,
+                    "marked" if spec.increment.delete_mode == "soft" else "deleted": done.deleted,
                     "reconciled": done.reconciled,
                     "lag_transactions": done.lag_transactions,
                     "lag_seconds": round(done.lag_seconds, 3),

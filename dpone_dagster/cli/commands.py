@@ -22,6 +22,15 @@ _form = click.option(
 )
 _yes = click.option("--yes", is_flag=True, help="Do it; needs --approved-by too.")
 _approved_by = click.option("--approved-by", metavar="NAME", help="Who answers for it.")
+
+
+def _approver(yes: bool, approved_by: str | None) -> str | None:
+    """Who answers for it; None for a preview. Whoever says --yes wants no preview, so it is never one."""
+    if yes and not approved_by:
+        raise click.UsageError("--yes needs --approved-by NAME: say who answers for it")
+    return approved_by if yes else None
+
+
 _manifest = click.argument("manifest", type=click.Path(path_type=Path))
 
 
@@ -143,14 +152,15 @@ def cancel(manifest: Path, reason: str, requested_by: str | None, form: Form) ->
 @_form
 def rollback(manifest: Path, yes: bool, approved_by: str | None, reason: str | None, form: Form) -> None:
     """Swap the table that was live before back in. A preview, which changes nothing, unless --yes --approved-by."""
-    if yes and approved_by and not reason:
+    approver = _approver(yes, approved_by)
+    if approver and not reason:
         raise click.UsageError("--reason is missing: say why the publication is rolled back")
 
     def ask() -> Report:
         from dpone_dagster.cli.undoing import rollback_preview, rollback_report
 
-        if yes and approved_by and reason:
-            return rollback_report(manifest, approved_by, reason)
+        if approver and reason:
+            return rollback_report(manifest, approver, reason)
         return rollback_preview(manifest)
 
     answer(form, ask, manifest)
@@ -167,11 +177,12 @@ def release(manifest: Path, chunk: int | None, yes: bool, approved_by: str | Non
 
     A preview, which changes nothing, unless --yes --approved-by.
     """
+    approver = _approver(yes, approved_by)
 
     def ask() -> Report:
         from dpone_dagster.cli.releasing import release_preview, release_report
 
-        return release_report(manifest, chunk, approved_by) if yes and approved_by else release_preview(manifest, chunk)
+        return release_report(manifest, chunk, approver) if approver else release_preview(manifest, chunk)
 
     answer(form, ask, manifest)
 
@@ -183,11 +194,12 @@ def release(manifest: Path, chunk: int | None, yes: bool, approved_by: str | Non
 @_form
 def drop_backup(manifest: Path, yes: bool, approved_by: str | None, form: Form) -> None:
     """Drop the table that the campaign retains. A preview, which changes nothing, unless --yes --approved-by."""
+    approver = _approver(yes, approved_by)
 
     def ask() -> Report:
         from dpone_dagster.cli.undoing import drop_preview, drop_report
 
-        return drop_report(manifest, approved_by) if yes and approved_by else drop_preview(manifest)
+        return drop_report(manifest, approver) if approver else drop_preview(manifest)
 
     answer(form, ask, manifest)
 
@@ -234,7 +246,10 @@ def increment_run(manifest: Path, compare: Compare, form: Form) -> None:
 @_manifest
 @_form
 def increment_status(manifest: Path, form: Form) -> None:
-    """Show where the increments stand, and whether one may run. Changes nothing."""
+    """Show where the increments stand, and whether one may run (`may_run`). Changes nothing.
+
+    Exits 0 if it could be told, whichever it is.
+    """
 
     def ask() -> Report:
         from dpone_dagster.cli.state import checkpoint_report
@@ -281,8 +296,8 @@ def inspect(target: str, manifest: Path | None, connection: str | None, form: Fo
     "the latest recorded anchor at or before it.",
 )
 @click.option("--reason", required=True, help="Why; goes into the evidence.")
-@click.option("--yes", is_flag=True, help="Do it, if --approved-by is given too. A preview otherwise.")
-@click.option("--approved-by", help="Who approved it.")
+@_yes
+@_approved_by
 @click.option("--evidence-output", type=click.Path(path_type=Path), help="Write the evidence there, as JSON.")
 @_named_manifest
 @_connection
@@ -290,16 +305,17 @@ def inspect(target: str, manifest: Path | None, connection: str | None, form: Fo
 def rewind(target: str, form: Form, **asked: Any) -> None:
     """Put the checkpoint of TARGET (schema.table, or a manifest's file) back; never forward.
 
-    The next increment reads again what came since and compares all keys. A preview unless --yes and --approved-by are
-    both given.
+    The next increment reads again what came since and compares all keys. A preview, which changes nothing,
+    unless --yes --approved-by.
     """
+    approver = _approver(asked["yes"], asked["approved_by"])
 
     def ask() -> Report:
         from dpone_dagster.cli.state import Approval, rewind_report
         from dpone_dagster.cli.targets import Wanted
 
         wanted = Wanted(target, asked["manifest"], asked["connection"], asked["backend"])
-        approval = Approval(asked["yes"], asked["approved_by"], asked["evidence_output"])
+        approval = Approval(approver is not None, asked["approved_by"], asked["evidence_output"])
         return rewind_report(wanted, asked["to"], asked["reason"], approval)
 
     answer(form, ask, asked["manifest"])

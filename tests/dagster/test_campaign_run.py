@@ -9,6 +9,7 @@ from dpone_dagster.campaign_definitions import build_campaign
 from dpone_dagster.engine.validate import CHECK_NAMES
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
 from tests.dagster.project import ASSET_JOB, Project
+from tests.engine.campaign import finish, load
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +62,21 @@ def test_the_job_loads_validates_publishes_and_hands_over_and_increments_follow(
     assert increment["reconciled"]
     assert increment["lag_transactions"] >= 2
     assert increment["lag_seconds"] > 0
+
+
+def test_an_increment_that_marks_rows_says_so(project: Project) -> None:
+    project.orders.on_target("ALTER TABLE landing.orders ADD deleted_at timestamptz")
+    soft = {"delete_mode": "soft", "soft_delete_column": "deleted_at"}
+    project.orders.manifest["dagster"] = {"incremental": soft}
+    project.write()
+    load(project.orders)
+    finish(project.orders)
+    some = "id < '20000000-0000-0000-0000-000000000000'"
+    gone = project.orders.on_source(f"DELETE FROM public.orders WHERE {some} RETURNING 1")
+    with project.run("orders_increment") as result:
+        assert result.success, project.failures(result)
+    (increment,) = project.last_materializations("incremental").values()
+    assert (increment["marked"], "deleted" in increment) == (len(gone), False)
 
 
 def test_a_finished_campaign_runs_again_without_touching_anything(project: Project) -> None:

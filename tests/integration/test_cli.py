@@ -298,8 +298,11 @@ def test_rollback_and_drop_backup_are_previews_until_somebody_answers_for_them(o
     before = operator.state()
     preview = operator.json("rollback")
     assert (preview["preview"], preview["checkpoint"]) == (True, None)
-    assert operator.json("rollback", "--yes") == operator.json("rollback", "--approved-by", "ada") == preview
-    assert operator.json("drop-backup", "--yes")["preview"] is True
+    assert operator.json("rollback", "--approved-by", "ada") == preview
+    assert operator.json("drop-backup", "--approved-by", "ada")["preview"] is True
+    for words in ("rollback", "drop-backup", "release"):
+        nobody = operator.run(words, "--yes")
+        assert (nobody.returncode, nobody.stdout, "--approved-by" in nobody.stderr) == (2, "", True), words
     without_reason = operator.run("rollback", "--yes", "--approved-by", "ada")
     assert (without_reason.returncode, "--reason" in without_reason.stderr) == (2, True)
     assert operator.state() == before

@@ -82,14 +82,16 @@ def test_a_rewind_as_the_guide_writes_it(increments: Project) -> None:
     before = project.checkpoint()
     gates = (
         [],
-        ["--yes"],
         ["--approved-by", "data-arch"],
-        ["--yes", "--approved-by", ""],
     )
     for half in gates:
         seen = project.rewind("--to", "anchor", *half, "--evidence-output", str(evidence))
         assert seen["outcome"] == "preview"
         assert json.loads(evidence.read_text()) == seen
+        assert project.checkpoint() == before
+    for nobody in (["--yes"], ["--yes", "--approved-by", ""]):
+        refused = CliRunner().invoke(dpone, ["state", *GUIDE, "range replay", "--to", "anchor", *nobody])
+        assert (refused.exit_code, "--approved-by" in refused.output) == (2, True)
         assert project.checkpoint() == before
     done = project.rewind("--to", "anchor", "--yes", "--approved-by", "data-arch", "--evidence-output", str(evidence))
     assert json.loads(evidence.read_text()) == done
