@@ -22,7 +22,7 @@ from dpone_dagster.assets.incremental import comparing
 from dpone_dagster.assets.names import increment_job_name
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.engine.increment import increment_gate
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 from dpone_dagster.resources.connections import DponeConnections
 
 

@@ -7,7 +7,8 @@ import os
 from dpone_dagster import faultpoints
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.connections import Connections
-from dpone_dagster.ports import Connector, Source, Target
+from dpone_dagster.ports.source import Source
+from dpone_dagster.ports.target import Connector, Target
 
 
 class _CampaignConnector:

@@ -28,7 +28,8 @@ from dpone_dagster.mssql.digests import Digester
 from dpone_dagster.mssql.facts import Catalog, IndexFacts, StatisticsFacts
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import literal
-from dpone_dagster.ports import ChangeTarget, Wire
+from dpone_dagster.ports.changes import ChangeTarget
+from dpone_dagster.ports.source import Wire
 
 TABLE = TableRef("landing", "or]d'ers")
 # What stands for a part that is more than one name.

@@ -14,7 +14,7 @@ import psycopg
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 from tests.orders import COLUMNS, ROWS, Orders, make_manifest
 from tests.servers.mssql_targets import LendingConnector, MssqlTargets
 

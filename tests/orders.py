@@ -15,7 +15,7 @@ from dpone_dagster.campaign.manifest import parse_manifest
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.connections import Connections
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 from dpone_dagster.wiring import open_connector
 
 COLUMNS = """

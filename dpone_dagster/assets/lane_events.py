@@ -16,7 +16,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.ports import Connector, Target
+from dpone_dagster.ports.target import Connector, Target
 
 Metadata = dict[str, bool | int | float | str]
 _logger = logging.getLogger(__name__)

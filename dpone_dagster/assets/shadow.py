@@ -33,7 +33,7 @@ from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.load import LaneResult, chunks_of_each, collect, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 from dpone_dagster.resources.connections import DponeConnections
 
 # Dagster writes one event a partition when collect is done; one by one that costs 14 ms each.

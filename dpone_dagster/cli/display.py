@@ -13,7 +13,7 @@ from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.ports import Connector, Target
+from dpone_dagster.ports.target import Connector, Target
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

@@ -12,7 +12,7 @@ from dpone_dagster.cli.report import Report, Table, advised, pasteable
 from dpone_dagster.connections import Connections
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 from dpone_dagster.settings import load_route, load_spec
 from dpone_dagster.wiring import open_connector
 

@@ -9,7 +9,7 @@ from typing import Literal
 from dpone_dagster.campaign.spec import IncrementPolicy
 from dpone_dagster.campaign.watermark import Checkpoint
 from dpone_dagster.engine.reconcile import Comparison, Reconciled, Sides, reconcile
-from dpone_dagster.ports import ChangeCounts
+from dpone_dagster.ports.changes import ChangeCounts
 
 # What is compared besides the rows that changed: what the manifest says; every key; or every row instead of them.
 Compare = Literal["policy", "keys", "rows"]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from dpone_dagster.campaign.errors import DponeError, Interrupted
 from dpone_dagster.campaign.spec import RouteSpec
-from dpone_dagster.ports import Target
+from dpone_dagster.ports.target import Target
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from dpone_dagster.campaign.errors import CancelRefused
 from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.sessions import existing_campaign, target_session
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 
 
 def cancel(spec: CampaignSpec, connector: Connector, reason: str, requested_by: str) -> CampaignRecord:

@@ -19,7 +19,8 @@ from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.engine.lane import LaneSessions
 from dpone_dagster.engine.outcome import said
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import ChunkRead, ChunkWrite
+from dpone_dagster.ports.source import ChunkRead
+from dpone_dagster.ports.tables import ChunkWrite
 
 _TRIES = 3
 _RETRY_WAIT_SECONDS = 0.5

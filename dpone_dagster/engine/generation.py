@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpone_dagster.campaign.receipts import PublicationReceipt
-from dpone_dagster.ports import Tables, TargetTable
+from dpone_dagster.ports.tables import Tables, TargetTable
 
 
 def generation_of(live: TargetTable, head: PublicationReceipt | None, tables: Tables) -> str | None:

@@ -16,7 +16,8 @@ from dpone_dagster.engine.sessions import (
     target_session,
 )
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import Connector, Source, Target
+from dpone_dagster.ports.source import Source
+from dpone_dagster.ports.target import Connector, Target
 
 
 def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Checkpoint | None:

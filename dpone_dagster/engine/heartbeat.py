@@ -16,7 +16,7 @@ from dpone_dagster.campaign.errors import Interrupted
 from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, Claim
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.ports import Connector, Target
+from dpone_dagster.ports.target import Connector, Target
 
 _logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0

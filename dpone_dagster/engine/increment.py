@@ -29,7 +29,9 @@ from dpone_dagster.engine.prepare import prove_handoff_owner
 from dpone_dagster.engine.reconcile import Sides
 from dpone_dagster.engine.sessions import hold_target, prove_no_campaign, source_session, target_session
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import ChangeRead, ChangeTarget, Connector, Source, Target
+from dpone_dagster.ports.changes import ChangeTarget
+from dpone_dagster.ports.source import ChangeRead, Source
+from dpone_dagster.ports.target import Connector, Target
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dpone_dagster.engine.prepare import prove_campaign, prove_rights
 from dpone_dagster.engine.sessions import prove_manifest, prove_no_campaign, source_session, target_session
 from dpone_dagster.engine.standing import prove_standing
 from dpone_dagster.engine.validate import ValidationEvidence
-from dpone_dagster.ports import Connector, Target
+from dpone_dagster.ports.target import Connector, Target
 
 _SHOWN_FAILURES = 20
 _MEND = "mend the findings, then run doctor again"

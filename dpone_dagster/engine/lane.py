@@ -12,7 +12,8 @@ from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.sessions import existing_campaign, opened
-from dpone_dagster.ports import Connector, Source, Target
+from dpone_dagster.ports.source import Source
+from dpone_dagster.ports.target import Connector, Target
 
 _JOIN_SECONDS = 30.0
 # A dead session of ours frees its locks when the server sees it; keepalives make that seconds.

@@ -29,7 +29,7 @@ from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.lane import LaneSessions
 from dpone_dagster.engine.sessions import existing_campaign, prove_not_cancelled, target_session
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 
 _CANDIDATES = 16
 _QUIET_WAIT_SECONDS = 1.0

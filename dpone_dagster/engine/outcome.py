@@ -11,7 +11,7 @@ from dpone_dagster.campaign.errors import OutcomeUnknown
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.sessions import hold_target, target_session
-from dpone_dagster.ports import Connector, Target
+from dpone_dagster.ports.target import Connector, Target
 
 _logger = logging.getLogger(__name__)
 _Found = TypeVar("_Found")

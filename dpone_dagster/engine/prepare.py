@@ -43,7 +43,9 @@ from dpone_dagster.engine.sessions import (
     target_session,
 )
 from dpone_dagster.engine.standing import prove_standing
-from dpone_dagster.ports import Connector, Source, SourceTable, Target, TargetTable
+from dpone_dagster.ports.source import Source, SourceTable
+from dpone_dagster.ports.tables import TargetTable
+from dpone_dagster.ports.target import Connector, Target
 
 Intent = Literal["run", "resume", "join"]
 _JOIN_PATIENCE_SECONDS = 60.0

@@ -25,7 +25,8 @@ from dpone_dagster.engine.outcome import said
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
 from dpone_dagster.engine.standing import prove_head, prove_live
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import Connector, Target, TargetTable
+from dpone_dagster.ports.tables import TargetTable
+from dpone_dagster.ports.target import Connector, Target
 
 # Waiting for the rename queues every reader of the live table, so the wait is short and repeated instead.
 LOCK_WAIT_SECONDS = 2.0

@@ -8,7 +8,9 @@ from typing import Literal
 
 from dpone_dagster.campaign.errors import IncrementRefused
 from dpone_dagster.campaign.spec import RouteSpec
-from dpone_dagster.ports import ChangeSnapshot, ChangeTarget, KeyBucket, Target
+from dpone_dagster.ports.changes import ChangeTarget
+from dpone_dagster.ports.source import ChangeSnapshot, KeyBucket
+from dpone_dagster.ports.target import Target
 
 BUCKETS = 1024
 

@@ -12,7 +12,7 @@ from dpone_dagster.campaign.ledger import CampaignRecord, Holder
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.sessions import existing_campaign, target_session
-from dpone_dagster.ports import Connector, Target
+from dpone_dagster.ports.target import Connector, Target
 
 # A server that rolls a long transaction back keeps its locks until it has; nobody waits for that here.
 _END_SECONDS = 30.0

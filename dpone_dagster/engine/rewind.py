@@ -15,7 +15,8 @@ from dpone_dagster.campaign.watermark import Anchor, Checkpoint, rewind_anchor, 
 from dpone_dagster.engine.increment import live_checkpoint
 from dpone_dagster.engine.prepare import prove_handoff_owner
 from dpone_dagster.engine.sessions import hold_target, source_session, target_session
-from dpone_dagster.ports import Connector, Source, Target
+from dpone_dagster.ports.source import Source
+from dpone_dagster.ports.target import Connector, Target
 
 
 @dataclass(frozen=True)

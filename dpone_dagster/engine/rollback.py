@@ -17,7 +17,8 @@ from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.publish import LOCK_WAIT_SECONDS, until_unblocked
 from dpone_dagster.engine.sessions import existing_campaign, target_session
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import Connector, Target, TargetTable
+from dpone_dagster.ports.tables import TargetTable
+from dpone_dagster.ports.target import Connector, Target
 
 _UNDO = "Undo the change, then `dpone backfill rollback MANIFEST` again."
 

@@ -20,7 +20,8 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.ports import Connector, Source, Target
+from dpone_dagster.ports.source import Source
+from dpone_dagster.ports.target import Connector, Target
 
 # An exclusive request in the queue keeps new shared holders out, so it never waits longer.
 EXCLUSIVE_WAIT_SECONDS = 5.0

@@ -11,7 +11,9 @@ from dpone_dagster.campaign.identity import canonical_json
 from dpone_dagster.campaign.ledger import LOADABLE, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.generation import is_generation
-from dpone_dagster.ports import Source, SourceTable, Target, TargetTable
+from dpone_dagster.ports.source import Source, SourceTable
+from dpone_dagster.ports.tables import TargetTable
+from dpone_dagster.ports.target import Target
 
 _TO_BE_LOADED = LOADABLE | {Phase.CANCELLED}
 

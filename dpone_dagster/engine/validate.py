@@ -12,7 +12,8 @@ from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import Connector, Target, TargetTable
+from dpone_dagster.ports.tables import TargetTable
+from dpone_dagster.ports.target import Connector, Target
 
 CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty", "unique_indexes")
 _RESUME = "dpone backfill resume MANIFEST"

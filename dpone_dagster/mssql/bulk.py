@@ -27,7 +27,7 @@ from dpone_dagster.mssql.faults import FULL, LOST, TRANSIENT, without_values
 from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.session import KEEP_ALIVE_INTERVAL_SECONDS, KEEP_ALIVE_SECONDS, Session
 from dpone_dagster.mssql.stages import Stage
-from dpone_dagster.ports import RowStream
+from dpone_dagster.ports.source import RowStream
 
 _PACKET_BYTES = 32_767
 _NUMBER = re.compile(r"Sql Error: (\d+)")

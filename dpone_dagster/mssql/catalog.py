@@ -16,7 +16,7 @@ from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import literal, quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.surface import finding_of
-from dpone_dagster.ports import TargetTable
+from dpone_dagster.ports.tables import TargetTable
 
 OWNER_PROPERTY = "dpone_shadow_of"
 GENERATION_PROPERTY = "dpone_generation"

@@ -16,7 +16,8 @@ from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.stagefill import Batches, fill_stage
 from dpone_dagster.mssql.stages import Stage
-from dpone_dagster.ports import ChangeCounts, ChangeTarget, KeyBucket, RowStream, StagedKeys
+from dpone_dagster.ports.changes import ChangeCounts, ChangeTarget, StagedKeys
+from dpone_dagster.ports.source import KeyBucket, RowStream
 
 _FILE = "changes.sql"
 # Gone with the session at the latest; made anew by every comparison of keys.

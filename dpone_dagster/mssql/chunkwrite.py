@@ -21,7 +21,8 @@ from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.stagefill import Batches, fill_stage
 from dpone_dagster.mssql.stages import Stage, drop_stage, label_of, make_stage
-from dpone_dagster.ports import ChunkWrite, RowStream
+from dpone_dagster.ports.source import RowStream
+from dpone_dagster.ports.tables import ChunkWrite
 
 
 class ChunkWriter:

@@ -22,7 +22,7 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import literal, quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
-from dpone_dagster.ports import KeyBucket
+from dpone_dagster.ports.source import KeyBucket
 
 _PROBE = "naïve 😀"
 _EXACT = "COLLATE Latin1_General_BIN2"

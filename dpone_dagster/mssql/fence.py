@@ -22,7 +22,7 @@ from dpone_dagster.mssql.rights import lacking
 from dpone_dagster.mssql.session import CONTROL_SECONDS, Row, Session
 from dpone_dagster.mssql.stages import label_of
 from dpone_dagster.mssql.statevalues import stored
-from dpone_dagster.ports import Fence
+from dpone_dagster.ports.fence import Fence
 
 _log = logging.getLogger(__name__)
 Mode = Literal["shared", "exclusive"]

@@ -16,7 +16,7 @@ from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
-from dpone_dagster.ports import IndexViolation, ShadowHandle, TargetTable
+from dpone_dagster.ports.tables import IndexViolation, ShadowHandle, TargetTable
 
 _NAME_TAKEN = 2714
 # CREATE UNIQUE INDEX found duplicates; or a row could not be inserted into one.

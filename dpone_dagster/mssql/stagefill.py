@@ -12,7 +12,7 @@ from dpone_dagster.mssql.bulk import BulkRefused, bulk_copy
 from dpone_dagster.mssql.rowinsert import insert_batches
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.stages import Stage
-from dpone_dagster.ports import RowStream, Wire
+from dpone_dagster.ports.source import RowStream, Wire
 
 _log = logging.getLogger(__name__)
 

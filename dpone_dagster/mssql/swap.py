@@ -15,7 +15,7 @@ from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.session import CONTROL_SECONDS, UNBOUNDED, Session
 from dpone_dagster.mssql.shadow import present, prove_alike
-from dpone_dagster.ports import TargetTable
+from dpone_dagster.ports.tables import TargetTable
 
 # Something refers to it by a foreign key, or is bound to its schema.
 _IN_USE = frozenset({3726, 3729})

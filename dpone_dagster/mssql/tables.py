@@ -15,7 +15,8 @@ from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.stages import drop_dead_stages, stage_prefix, stages_of
-from dpone_dagster.ports import ChunkWrite, IndexViolation, KeyQuality, RowStream, ShadowHandle, TargetTable
+from dpone_dagster.ports.source import RowStream
+from dpone_dagster.ports.tables import ChunkWrite, IndexViolation, KeyQuality, ShadowHandle, TargetTable
 
 _FILE = "tables.sql"
 

@@ -15,7 +15,12 @@ from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.rights import missing_rights
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.tables import MssqlTables
-from dpone_dagster.ports import Changes, Fence, Ledger, Publications, Tables, Wire
+from dpone_dagster.ports.changes import Changes
+from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.ledger import Ledger
+from dpone_dagster.ports.publications import Publications
+from dpone_dagster.ports.source import Wire
+from dpone_dagster.ports.tables import Tables
 
 
 class MssqlTarget:

@@ -16,7 +16,7 @@ from typing import Any
 from psycopg import sql
 
 from dpone_dagster.campaign.errors import ConnectionLost, DponeError, DriverMissing, Interrupted, TransientFailure
-from dpone_dagster.ports import Wire
+from dpone_dagster.ports.source import Wire
 from dpone_dagster.postgres.projection import refused_text
 from dpone_dagster.postgres.queries import load
 from dpone_dagster.postgres.session import Session, is_lost, is_transient, settings_of, translated

@@ -15,7 +15,7 @@ from psycopg.rows import class_row
 from dpone_dagster.campaign.errors import Finding, TransientFailure
 from dpone_dagster.campaign.identity import canonical_json, sha256_of
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.ports import TargetTable
+from dpone_dagster.ports.tables import TargetTable
 from dpone_dagster.postgres.columns import read_columns
 from dpone_dagster.postgres.queries import load
 from dpone_dagster.postgres.session import Session, translated

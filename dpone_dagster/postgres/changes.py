@@ -16,7 +16,8 @@ from psycopg import errors as pg
 
 from dpone_dagster.campaign.errors import CountMismatch, DponeError, UniqueConflict, ValidationBlocked
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.ports import ChangeCounts, ChangeTarget, KeyBucket, RowStream, StagedKeys
+from dpone_dagster.ports.changes import ChangeCounts, ChangeTarget, StagedKeys
+from dpone_dagster.ports.source import KeyBucket, RowStream
 from dpone_dagster.postgres import digests
 from dpone_dagster.postgres.queries import statement
 from dpone_dagster.postgres.session import Session, translated

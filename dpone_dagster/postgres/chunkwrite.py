@@ -13,7 +13,8 @@ from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import campaign_lock, chunk_lock
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import ChunkWrite, RowStream
+from dpone_dagster.ports.source import RowStream
+from dpone_dagster.ports.tables import ChunkWrite
 from dpone_dagster.postgres.catalog import identifier, loadable_digest
 from dpone_dagster.postgres.fence import lock_key
 from dpone_dagster.postgres.queries import in_schema

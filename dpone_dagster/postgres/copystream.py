@@ -12,7 +12,7 @@ from psycopg import errors as pg
 from psycopg import generators, sql
 
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.ports import Wire
+from dpone_dagster.ports.source import Wire
 from dpone_dagster.postgres.projection import refused_value
 from dpone_dagster.postgres.session import Session, translate
 

@@ -14,7 +14,7 @@ from psycopg import pq
 from dpone_dagster.campaign.errors import DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
 from dpone_dagster.campaign.ledger import Holder
 from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock, publication_lock, target_lock
-from dpone_dagster.ports import Fence
+from dpone_dagster.ports.fence import Fence
 from dpone_dagster.postgres.queries import in_schema
 from dpone_dagster.postgres.rights import lacking
 from dpone_dagster.postgres.session import Session, translate, translated

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from dpone_dagster.campaign.watermark import LOW32, Anchor
-from dpone_dagster.ports import ChangeRead, KeyBucket, RowStream
+from dpone_dagster.ports.source import ChangeRead, KeyBucket, RowStream
 from dpone_dagster.postgres import digests
 from dpone_dagster.postgres.arrowstream import ArrowReader, ArrowStream
 from dpone_dagster.postgres.copystream import PgCopyStream, source_errors

@@ -7,7 +7,7 @@ from psycopg import errors as pg
 from dpone_dagster.campaign.differences import differences
 from dpone_dagster.campaign.errors import CatalogDrift, DponeError, ShadowForeign
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.ports import IndexViolation, ShadowHandle, TargetTable
+from dpone_dagster.ports.tables import IndexViolation, ShadowHandle, TargetTable
 from dpone_dagster.postgres import ddl
 from dpone_dagster.postgres.catalog import (
     Catalog,

@@ -14,7 +14,7 @@ from dpone_dagster.campaign.errors import CatalogDrift, DponeError, Finding, Sou
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.watermark import Anchor, SourceIdentity
-from dpone_dagster.ports import ChangeRead, ChangeSnapshot, ChunkRead, RowStream, SourceTable, Wire
+from dpone_dagster.ports.source import ChangeRead, ChangeSnapshot, ChunkRead, RowStream, SourceTable, Wire
 from dpone_dagster.postgres.arrowstream import ArrowReader
 from dpone_dagster.postgres.chunkrange import in_chunk, whole_range
 from dpone_dagster.postgres.columns import read_columns

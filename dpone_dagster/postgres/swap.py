@@ -11,7 +11,7 @@ from dpone_dagster.campaign.differences import differences
 from dpone_dagster.campaign.errors import BackupRefused, CatalogDrift, PublicationBlocked
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports import TargetTable
+from dpone_dagster.ports.tables import TargetTable
 from dpone_dagster.postgres import ddl
 from dpone_dagster.postgres.catalog import (
     Catalog,

@@ -11,7 +11,8 @@ from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.receipts import ChunkReceipt
-from dpone_dagster.ports import ChunkWrite, IndexViolation, KeyQuality, RowStream, ShadowHandle, TargetTable
+from dpone_dagster.ports.source import RowStream
+from dpone_dagster.ports.tables import ChunkWrite, IndexViolation, KeyQuality, ShadowHandle, TargetTable
 from dpone_dagster.postgres import catalog, swap
 from dpone_dagster.postgres import horizon as horizons
 from dpone_dagster.postgres import shadow as shadows

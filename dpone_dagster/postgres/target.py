@@ -7,7 +7,12 @@ from contextlib import AbstractContextManager
 from dpone_dagster.campaign.errors import DponeError, Finding
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.typetable_postgres import POSTGRES
-from dpone_dagster.ports import Changes, Fence, Ledger, Publications, Tables, Wire
+from dpone_dagster.ports.changes import Changes
+from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.ledger import Ledger
+from dpone_dagster.ports.publications import Publications
+from dpone_dagster.ports.source import Wire
+from dpone_dagster.ports.tables import Tables
 from dpone_dagster.postgres.changes import PostgresChanges
 from dpone_dagster.postgres.fence import PostgresFence
 from dpone_dagster.postgres.ledger import PostgresLedger

@@ -8,7 +8,7 @@ from dagster import ConfigurableResource
 
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.connections import Connections
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 from dpone_dagster.wiring import open_connector
 
 RESOURCE_NAME = "dpone_connections"

@@ -19,7 +19,7 @@ from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.campaign.selection import EVERY_CHUNK
 from dpone_dagster.engine.cancel import cancel
-from dpone_dagster.ports import Target
+from dpone_dagster.ports.target import Target
 from tests.chaos import oracle
 from tests.chaos.ground import Writer, make_ground
 from tests.chaos.shape import Event, Shape

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkState, Phase
 from dpone_dagster.campaign.selection import EVERY_CHUNK
-from dpone_dagster.ports import Target
+from dpone_dagster.ports.target import Target
 from tests.chaos.ground import OLD
 from tests.mssql_orders import MssqlOrders
 from tests.orders import Orders

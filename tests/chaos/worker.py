@@ -27,7 +27,7 @@ from dpone_dagster.engine.load import collect, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import validate
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 from tests.engine.campaign import Seen
 
 UNEXPECTED = "UNEXPECTED"

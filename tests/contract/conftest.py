@@ -14,7 +14,11 @@ from psycopg import sql
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.receipts import ChunkReceipt
-from dpone_dagster.ports import Changes, Fence, Ledger, Publications, RowStream, Wire
+from dpone_dagster.ports.changes import Changes
+from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.ledger import Ledger
+from dpone_dagster.ports.publications import Publications
+from dpone_dagster.ports.source import RowStream, Wire
 from dpone_dagster.postgres.target import PostgresTarget
 from tests.contract.mssql_adapter import MssqlAdapter
 from tests.servers.mssql import MssqlServer

@@ -11,7 +11,7 @@ from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.mssql.quoting import quoted
 from dpone_dagster.mssql.target import MssqlTarget
-from dpone_dagster.ports import RowStream, Wire
+from dpone_dagster.ports.source import RowStream, Wire
 from tests.servers.mssql_targets import MssqlTargets
 
 _VERSION = "__dpone__schema_version"

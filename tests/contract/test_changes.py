@@ -11,7 +11,8 @@ import pytest
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract
 from dpone_dagster.campaign.deletion import DeleteMark
 from dpone_dagster.campaign.errors import CountMismatch, DponeError, UniqueConflict, ValidationBlocked
-from dpone_dagster.ports import ChangeCounts, ChangeTarget, KeyBucket, RowStream, StagedKeys
+from dpone_dagster.ports.changes import ChangeCounts, ChangeTarget, StagedKeys
+from dpone_dagster.ports.source import KeyBucket, RowStream
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import CONTRACT, TARGET
 

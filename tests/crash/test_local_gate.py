@@ -23,7 +23,7 @@ from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkStat
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.prepare import prepare
-from dpone_dagster.ports import Target
+from dpone_dagster.ports.target import Target
 from tests.commands import Read, Run, log_statements, reads
 from tests.crash.conftest import MakeOrders
 from tests.engine.campaign import Seen, lane

@@ -9,7 +9,7 @@ from dagster import DagsterInstance, DagsterRunStatus, build_schedule_context
 
 from dpone_dagster.campaign_definitions import build_campaign
 from dpone_dagster.engine.prepare import prepare
-from dpone_dagster.ports import Target
+from dpone_dagster.ports.target import Target
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
 from tests.dagster.project import Project
 from tests.engine.campaign import finish, load

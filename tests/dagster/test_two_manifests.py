@@ -16,7 +16,7 @@ from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.connections import Connections
 from dpone_dagster.definitions import build_defs
 from dpone_dagster.engine.increment import increment_gate, run_increment
-from dpone_dagster.ports import Connector
+from dpone_dagster.ports.target import Connector
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
 from dpone_dagster.wiring import open_connector
 from tests.dagster.project import Project, run_job

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from dpone_dagster.campaign.errors import CatalogDrift, DeleteMarkUnsuitable, IncrementRefused, UniqueConflict
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.apply import Compare
 from dpone_dagster.engine.increment import IncrementResult, run_increment
 from dpone_dagster.engine.prepare import prepare
-from dpone_dagster.ports import ChunkSelection
 from tests.engine.campaign import Seen, finish, lane, load
 from tests.mssql_orders import MssqlOrders, make_mssql_orders
 from tests.orders import Orders, make_orders

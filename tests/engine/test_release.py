@@ -17,7 +17,7 @@ from dpone_dagster.engine.inspect import doctor, status
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.release import preview_release, release
 from dpone_dagster.mssql.stages import stage_prefix
-from dpone_dagster.ports import Target
+from dpone_dagster.ports.target import Target
 from tests.engine.campaign import Seen, finish, lane, load
 from tests.mssql_orders import MssqlOrders
 from tests.orders import Orders

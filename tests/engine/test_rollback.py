@@ -32,7 +32,8 @@ from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.rollback import preview_rollback, rollback
 from dpone_dagster.engine.validate import validate
-from dpone_dagster.ports import ChangeRead, ChangeSnapshot, Source, Target
+from dpone_dagster.ports.source import ChangeRead, ChangeSnapshot, Source
+from dpone_dagster.ports.target import Target
 from tests.engine.campaign import finish, load
 from tests.orders import Orders
 

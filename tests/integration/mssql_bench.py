@@ -12,7 +12,8 @@ from dpone_dagster.campaign.ledger import Claim, Worker
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.target import MssqlTarget
-from dpone_dagster.ports import ChunkWrite, ShadowHandle, TargetTable, Wire
+from dpone_dagster.ports.source import Wire
+from dpone_dagster.ports.tables import ChunkWrite, ShadowHandle, TargetTable
 from tests.servers.mssql import MssqlServer
 from tests.servers.mssql_targets import MssqlTargets
 

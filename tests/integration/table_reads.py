@@ -9,7 +9,7 @@ from dataclasses import replace
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.watermark import Anchor
-from dpone_dagster.ports import ChunkRead
+from dpone_dagster.ports.source import ChunkRead
 from dpone_dagster.postgres.source import PostgresSource
 from tests.integration.transfer import PLAN, execute
 

@@ -23,7 +23,7 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
 from dpone_dagster.campaign.watermark import Anchor
-from dpone_dagster.ports import ChangeRead, ChunkRead
+from dpone_dagster.ports.source import ChangeRead, ChunkRead
 from dpone_dagster.postgres.source import PostgresSource
 
 pytest.importorskip("adbc_driver_postgresql")

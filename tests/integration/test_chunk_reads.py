@@ -20,7 +20,7 @@ from dpone_dagster.campaign.errors import (
 )
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
-from dpone_dagster.ports import ChunkRead
+from dpone_dagster.ports.source import ChunkRead
 from dpone_dagster.postgres.chunkrange import in_chunk, whole_range
 from dpone_dagster.postgres.source import PostgresSource
 from tests.integration.table_reads import CONTRACT, TABLE, make_table, read_of, rows, until

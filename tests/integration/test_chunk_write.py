@@ -19,7 +19,8 @@ from dpone_dagster.campaign.errors import (
 )
 from dpone_dagster.campaign.ledger import Claim, Worker
 from dpone_dagster.campaign.names import TableRef, chunk_lock
-from dpone_dagster.ports import ChunkWrite, ShadowHandle, Wire
+from dpone_dagster.ports.source import Wire
+from dpone_dagster.ports.tables import ChunkWrite, ShadowHandle
 from dpone_dagster.postgres.fence import lock_key
 from dpone_dagster.postgres.target import PostgresTarget
 

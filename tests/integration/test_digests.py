@@ -10,7 +10,8 @@ from psycopg import sql
 
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.ports import ChangeTarget, RowStream
+from dpone_dagster.ports.changes import ChangeTarget
+from dpone_dagster.ports.source import RowStream
 from dpone_dagster.postgres import digests
 from dpone_dagster.postgres.changes import PostgresChanges
 from dpone_dagster.postgres.session import Session

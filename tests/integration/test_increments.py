@@ -21,7 +21,7 @@ from dpone_dagster.campaign.errors import (
 )
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.watermark import Anchor
-from dpone_dagster.ports import ChangeRead, ChangeSnapshot, RowStream
+from dpone_dagster.ports.source import ChangeRead, ChangeSnapshot, RowStream
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.source import PostgresSource
 from tests.integration.clusters import burn, primary_and_standby, replayed, standby_of, wrapping_server

@@ -23,7 +23,7 @@ from dpone_dagster.mssql.bulk import BulkRefused
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.stages import drop_dead_stages
 from dpone_dagster.mssql.target import MssqlTarget
-from dpone_dagster.ports import ShadowHandle
+from dpone_dagster.ports.tables import ShadowHandle
 from tests.integration.mssql_bench import (
     CLAIM,
     RUN_KEY,

@@ -15,7 +15,7 @@ from dpone_dagster.campaign.errors import CatalogDrift, PublicationBlocked, Shad
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.target import MssqlTarget
-from dpone_dagster.ports import KeyQuality
+from dpone_dagster.ports.tables import KeyQuality
 from tests.integration.mssql_bench import (
     LIVE,
     RUN_KEY,

@@ -29,7 +29,7 @@ from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.rowinsert import insert_batches
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.stages import Stage
-from dpone_dagster.ports import ChunkRead, Wire
+from dpone_dagster.ports.source import ChunkRead, Wire
 from dpone_dagster.postgres.source import PostgresSource
 
 SOURCE = TableRef("public", "t")

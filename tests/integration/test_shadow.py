@@ -8,7 +8,7 @@ import pytest
 
 from dpone_dagster.campaign.errors import CatalogDrift, ShadowForeign
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.ports import IndexViolation, ShadowHandle, TargetTable
+from dpone_dagster.ports.tables import IndexViolation, ShadowHandle, TargetTable
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.tables import PostgresTables
 

@@ -19,7 +19,7 @@ from dpone_dagster.campaign.errors import (
 )
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.watermark import SourceIdentity
-from dpone_dagster.ports import ChunkRead
+from dpone_dagster.ports.source import ChunkRead
 from dpone_dagster.postgres.source import PostgresSource
 from tests.integration.table_reads import TABLE, make_table, read_of, rows, until
 from tests.integration.transfer import execute

@@ -9,7 +9,7 @@ import pytest
 
 from dpone_dagster.campaign.errors import CatalogDrift, PublicationBlocked
 from dpone_dagster.campaign.names import TableRef, backup_name, shadow_name
-from dpone_dagster.ports import TargetTable
+from dpone_dagster.ports.tables import TargetTable
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.tables import PostgresTables
 

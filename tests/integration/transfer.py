@@ -14,7 +14,7 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
 from dpone_dagster.campaign.typetable_postgres import POSTGRES
 from dpone_dagster.campaign.watermark import Anchor
-from dpone_dagster.ports import ChunkRead
+from dpone_dagster.ports.source import ChunkRead
 from dpone_dagster.postgres.columns import read_columns
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.source import PostgresSource

@@ -19,7 +19,8 @@ from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.quoting import quoted
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.target import MssqlTarget
-from dpone_dagster.ports import Connector, Source, Target
+from dpone_dagster.ports.source import Source
+from dpone_dagster.ports.target import Connector, Target
 
 _RESET_CONNECTION = 1246  # SQL_COPT_SS_RESET_CONNECTION of msodbcsql.h
 _SECONDS_TO_END = 30

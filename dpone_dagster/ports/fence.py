@@ -1,0 +1,77 @@
+"""Fences: the application locks of one target session."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from dpone_dagster.campaign.ledger import Holder
+from dpone_dagster.campaign.names import TableRef
+
+
+class Fence(Protocol):
+    """Application locks. Every return code is read; a lock that is not held is never assumed."""
+
+    def lock_campaign(self, run_key: str, mode: Literal["shared", "exclusive"], wait_seconds: float) -> bool:
+        """Take the campaign's session lock, or return False after the wait (at most 5 s for exclusive)."""
+        ...
+
+    def unlock_campaign(self, run_key: str, mode: Literal["shared", "exclusive"]) -> None:
+        """Release it.
+
+        Raises:
+            LeaseLost: It was not held.
+        """
+        ...
+
+    def try_lock_chunk(self, run_key: str, chunk_index: int) -> bool:
+        """Take the chunk's session lock now, or return False."""
+        ...
+
+    def unlock_chunk(self, run_key: str, chunk_index: int) -> None:
+        """Release it.
+
+        Raises:
+            LeaseLost: It was not held.
+        """
+        ...
+
+    def lock_target(self, target: TableRef, wait_seconds: float) -> None:
+        """Inside a transaction: the target's lock, until its end.
+
+        Raises:
+            PublicationBlocked: Not free within the wait; names the holder.
+        """
+        ...
+
+    def lock_publication(self, target: TableRef, wait_seconds: float) -> None:
+        """Inside a transaction, after `lock_target`: the publication lock, until its end."""
+        ...
+
+    def holders(self, run_key: str) -> list[Holder]:
+        """Sessions that hold the campaign's lock or, by the ledger's running chunks, a chunk's lock."""
+        ...
+
+    def target_holders(self, target: TableRef) -> list[Holder]:
+        """Sessions that hold the target's lock: a publication, a handoff, an increment, a rollback, or a drop."""
+        ...
+
+    def end_session(self, run_key: str, holder: Holder) -> bool:
+        """End the session of this id and login time on the server, and what copies rows on its behalf.
+
+        The server rolls back and frees the locks; until it has, the session is still among the holders.
+
+        Returns:
+            False if there is no such session any more, whoever may have its id now.
+
+        Raises:
+            RightsMissing: This login may not see or end it; the right is named.
+        """
+        ...
+
+    def prove_session_locks(self, other: Fence) -> None:
+        """Prove by trying that a lock of this session keeps another session out, across transactions.
+
+        Raises:
+            LockNotDistributed: It does not (a transaction pooler, a shared session).
+        """
+        ...

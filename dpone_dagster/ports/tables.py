@@ -1,0 +1,208 @@
+"""The target's user tables: catalog, shadow, rows, swap."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpone_dagster.campaign.contract import Column, ColumnContract
+from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.ledger import Claim
+from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.ports.source import RowStream
+
+
+@dataclass(frozen=True)
+class TargetTable:
+    """The live table or a shadow as its catalog has it.
+
+    Attributes:
+        object_id: Object id on the server.
+        columns: In catalog order.
+        contract: Everything that a swap must reproduce, as canonical plain data, free of names that must differ.
+        sha256: `object_contract_sha256` over `contract`.
+        findings: What a swap would lose and that cannot be reproduced; all at once.
+        unique_keys: Column sets that a not-deferrable unique index without predicate enforces.
+        rows_exist: Whether there is at least one row.
+        generation: The generation's UUID that the table itself bears; None if it bears none, or the server has no
+            place for it.
+    """
+
+    table: TableRef
+    object_id: int
+    columns: tuple[Column, ...]
+    contract: Mapping[str, object]
+    sha256: str
+    findings: tuple[Finding, ...]
+    unique_keys: tuple[tuple[str, ...], ...]
+    rows_exist: bool
+    generation: str | None = None
+
+
+@dataclass(frozen=True)
+class ShadowHandle:
+    """A shadow that this campaign owns: its object id and the digest of its loadable catalog."""
+
+    object_id: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class ChunkWrite:
+    """What `write_chunk` needs besides claim and rows."""
+
+    shadow: TableRef
+    shadow_object_id: int
+    shadow_digest: str
+    contract: ColumnContract
+    plan_hash: str
+    binding: str
+
+    def new_receipt(self, claim: Claim) -> ChunkReceipt:
+        """The receipt that a try inserts first; what it moved is filled in at the end."""
+        return ChunkReceipt(
+            run_key=claim.run_key,
+            chunk_index=claim.chunk_index,
+            receipt_id=uuid.uuid4().hex,
+            plan_hash=self.plan_hash,
+            contract_hash=self.contract.sha256,
+            binding=self.binding,
+            epoch=claim.epoch,
+            rows=0,
+        )
+
+
+@dataclass(frozen=True)
+class KeyQuality:
+    """NULLs and duplicates of the unique key, as the target's own collation sees them."""
+
+    null_keys: int
+    duplicate_keys: int
+
+
+@dataclass(frozen=True)
+class IndexViolation:
+    """A unique index of the live table that the shadow's rows do not allow.
+
+    Attributes:
+        index: Its name on the live table.
+        surplus_rows: Rows that are one too many of their key, as the index compares.
+    """
+
+    index: str
+    surplus_rows: int
+
+
+class Tables(Protocol):
+    """The target's user tables: catalog, shadow, rows, swap.
+
+    Attributes:
+        marks_generations: Whether every table that was published bears its generation's UUID (SQL Server, whose object
+            ids are used again). Where it does not, the object id tells generations apart.
+    """
+
+    marks_generations: bool
+
+    def describe(self, table: TableRef) -> TargetTable | None:
+        """Read the exact catalog in one go; None if the table is not there."""
+        ...
+
+    def create_shadow(self, live: TargetTable, shadow: TableRef, run_key: str) -> ShadowHandle:
+        """Create the loadable shadow from the live catalog, marked as owned by `run_key`, in the caller's transaction.
+
+        Raises:
+            ShadowForeign: The name is taken.
+        """
+        ...
+
+    def shadow_owner(self, shadow: TableRef) -> str | None:
+        """The run key that owns the table of this name; None if there is no table; "" if it is nobody's shadow."""
+        ...
+
+    def write_chunk(self, claim: Claim, write: ChunkWrite, stream: RowStream) -> ChunkReceipt:
+        """Append the chunk and its receipt in one transaction of this session.
+
+        The receipt is inserted first, and only if the chunk row has our epoch and this session holds the chunk's and
+        the campaign's lock. Extracted and inserted rows are proven equal before COMMIT.
+
+        Raises:
+            LeaseLost: Lock or epoch is not ours any more.
+            TransientFailure: Also where a receipt is there already: the next try begins with a probe.
+            CatalogDrift: The shadow is not the one of prepare.
+            CountMismatch: Extracted and inserted rows differ.
+            OutcomeUnknown: COMMIT was sent and not answered.
+        """
+        ...
+
+    def count(self, table: TableRef) -> int:
+        """Exact number of rows."""
+        ...
+
+    def key_quality(self, table: TableRef, key: tuple[str, ...]) -> KeyQuality:
+        """NULL and duplicate keys."""
+        ...
+
+    def build_indexes(self, shadow: TableRef, live: TargetTable) -> list[IndexViolation]:
+        """Build every index and key of the live table that the shadow lacks; idempotent.
+
+        Returns:
+            The unique indexes that could not be built for the rows' sake; the others are there.
+
+        Raises:
+            CatalogDrift: All are built, and the shadow is not like the live table.
+        """
+        ...
+
+    def drop_dead_stages(self, shadow: TableRef, run_key: str, chunk_index: int | None = None) -> None:
+        """Drop what dead tries of a chunk left, its lock held; or of all chunks, the campaign held.
+
+        A stage that somebody still uses is left after at most a second; nothing here fails for it.
+        """
+        ...
+
+    def stages(self, shadow: TableRef, run_key: str) -> list[str]:
+        """Names of the campaign's stages that are there, dead or in use."""
+        ...
+
+    def seal(self, shadow: TableRef) -> int | None:
+        """Take the horizon that readers may not be older than at the swap; None where the server needs none."""
+        ...
+
+    def settle_horizon(self, shadow: TableRef, horizon: int | None) -> list[str]:
+        """Freeze the shadow and name the sessions that are still older than the horizon; empty = may be swapped."""
+        ...
+
+    def lock_table(self, table: TableRef, wait_seconds: float) -> None:
+        """Inside a transaction: lock one table against everybody, until its end.
+
+        Raises:
+            PublicationBlocked: Not within the wait; names the blocker.
+        """
+        ...
+
+    def swap(self, live: TargetTable, shadow: TargetTable, backup: TableRef, generation: str) -> None:
+        """Inside a transaction, both locked: live → backup, shadow → live, which bears `generation` from then on.
+
+        A retained backup is swapped back by the same call. Index and constraint names, owner, grants and comments are
+        carried, so that every name on the live table is what it was; the new live is then read back and proven equal
+        to the old one's contract.
+
+        Raises:
+            CatalogDrift: It is not equal.
+        """
+        ...
+
+    def drop(self, table: TableRef) -> None:
+        """Inside a transaction, the table locked: drop it.
+
+        Raises:
+            BackupRefused: Something depends on it.
+        """
+        ...
+
+    def content_digest(self, table: TableRef, contract: ColumnContract) -> str:
+        """As `Source.content_digest`."""
+        ...

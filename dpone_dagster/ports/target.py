@@ -1,0 +1,73 @@
+"""The target: one connection whose parts share its session, and what opens it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.campaign.typetable import TypeTable
+from dpone_dagster.ports.changes import Changes
+from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.ledger import Ledger
+from dpone_dagster.ports.publications import Publications
+from dpone_dagster.ports.source import Source, Wire
+from dpone_dagster.ports.tables import Tables
+
+
+class Target(Protocol):
+    """One connection to the target server and what can be done on it.
+
+    Attributes:
+        wire: The form in which it takes rows.
+        types: The type table of a PostgreSQL source and this server.
+    """
+
+    wire: Wire
+    types: TypeTable
+    fence: Fence
+    ledger: Ledger
+    tables: Tables
+    publications: Publications
+    changes: Changes
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """One transaction of this session: COMMIT at the end, ROLLBACK on any exception.
+
+        Raises:
+            OutcomeUnknown: COMMIT was sent and not answered.
+        """
+        ...
+
+    def domain(self) -> str:
+        """Server and database, as proven by the server: equal for connections of one transaction domain."""
+        ...
+
+    def missing_rights(self, table: TableRef) -> list[Finding]:
+        """Rights that a campaign on this table needs and this login lacks, by name; changes nothing."""
+        ...
+
+    def cancel(self) -> None:
+        """Cut the statement in flight; safe from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection, which frees every lock of it; never raises."""
+        ...
+
+
+class Connector(Protocol):
+    """Opens connections for a campaign; `purpose` goes into the application name."""
+
+    def source(self, purpose: str) -> Source:
+        """A new source connection."""
+        ...
+
+    def target(self, purpose: str) -> Target:
+        """A new target connection."""
+        ...
+
+    def state(self, purpose: str) -> Target:
+        """A new connection to where the state is said to live; it must prove to be the target's own domain."""
+        ...
