@@ -64,7 +64,8 @@ def database_of(session: Session) -> dict[str, list[tuple[object, ...]]]:
     columns: dict[str, list[str]] = {}
     for schema, table, column, kind in session.rows(
         "SELECT s.name, t.name, c.name, y.name FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id "
-        "JOIN sys.columns AS c ON c.object_id = t.object_id JOIN sys.types AS y ON y.user_type_id = c.user_type_id"
+        "JOIN sys.columns AS c ON c.object_id = t.object_id JOIN sys.types AS y ON y.user_type_id = c.user_type_id "
+        "ORDER BY s.name, t.name, c.column_id"
     ):
         # pyodbc has no type for it.
         read = f"CONVERT(nvarchar(40), [{column}], 121)" if kind == "datetimeoffset" else f"[{column}]"
