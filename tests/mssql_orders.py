@@ -10,12 +10,13 @@ from datetime import UTC
 from typing import Any
 
 import psycopg
+import pytest
 
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.ports.target import Connector
-from tests.orders import COLUMNS, ROWS, Orders, make_manifest
+from tests.orders import COLUMNS, ROWS, Orders, make_manifest, make_orders
 from tests.servers.mssql_targets import LendingConnector, MssqlTargets
 
 TARGET_COLUMNS = """
@@ -110,3 +111,11 @@ def make_mssql_orders(
                 "INSERT INTO landing.orders VALUES (NEWID(), ?, '2020-01-01 00:00:00 +00:00', N'old', 1, NULL)", number
             )
     return orders
+
+
+def make_either_orders(request: pytest.FixtureRequest, **sizes: int) -> Orders:
+    """`make_orders`, or its twin on SQL Server, as the fixture's parameter says: `postgres` or `mssql`."""
+    new_database = request.getfixturevalue("new_database")
+    if request.param == "postgres":
+        return make_orders(new_database("oltp"), new_database("dwh"), **sizes)
+    return make_mssql_orders(new_database("oltp"), request.getfixturevalue("mssql_warehouse"), **sizes)

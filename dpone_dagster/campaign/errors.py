@@ -403,6 +403,17 @@ class CountMismatch(DponeError):
     code = "COUNT_MISMATCH"
     next_step = "`dpone backfill resume MANIFEST`; if it comes back, look for triggers on the shadow."
 
+    @classmethod
+    def staged(cls, table: object, read: int, staged: int) -> CountMismatch:
+        """The refusal of an increment's stage.
+
+        Args:
+            table: The target.
+            read: Rows that the source says it sent.
+            staged: Rows in the stage.
+        """
+        return cls(f"increment of {table}: {read} rows read, {staged} rows staged")
+
 
 class ChunkFailed(DponeError):
     """One chunk or more did not load; the others are committed and stay."""
@@ -416,6 +427,19 @@ class ValidationBlocked(DponeError):
 
     code = "VALIDATION_BLOCKED"
     next_step = "Do what `dpone backfill status MANIFEST` says: it names each red check with its own next step."
+
+    @classmethod
+    def repeated_keys(cls, table: object, keys: int) -> ValidationBlocked:
+        """The refusal of what an increment has read.
+
+        Args:
+            table: The target.
+            keys: How many came more than once.
+        """
+        return cls(
+            f"{keys} keys of {table} came more than once from the source, as the target compares keys",
+            next_step="Mend the source's keys, or the collation of the target's; then run the increment again.",
+        )
 
 
 class PublicationBlocked(DponeError):

@@ -50,6 +50,14 @@ class Anchor:
         """The part that a row's xmin shows."""
         return self.xid & LOW32
 
+    def transactions_since(self, earlier: Anchor) -> int:
+        """Transactions of the server between two of its anchors, committed or not."""
+        return self.xid - earlier.xid
+
+    def seconds_since(self, earlier: Anchor) -> float:
+        """Seconds between them, by the server's clock."""
+        return (self.taken_at - earlier.taken_at).total_seconds()
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -95,6 +103,10 @@ class RecordedAnchor:
     def from_facts(cls, facts: Mapping[str, str]) -> RecordedAnchor:
         """What `anchor_facts` wrote."""
         return cls(int(facts["anchor_xid"]), datetime.fromisoformat(facts["anchor_taken_at"]))
+
+    def as_dict(self) -> dict[str, str]:
+        """As plain data; a 64-bit number would lose digits in readers that take every number for a double."""
+        return {"xid": str(self.xid), "taken_at": self.taken_at.isoformat()}
 
     def __str__(self) -> str:
         return f"{self.xid} of {self.taken_at:%Y-%m-%d %H:%M:%S%z}"

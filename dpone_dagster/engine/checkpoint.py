@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpone_dagster.campaign.errors import CampaignActive, DponeError, HandoffMissing
+from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.campaign.watermark import MAX_DISTANCE, Anchor, Checkpoint, RecordedAnchor, rewind_places
 from dpone_dagster.engine.increment import live_checkpoint
@@ -37,14 +38,14 @@ class CheckpointStatus:
         """Transactions of the source since the checkpoint; None where there is no telling."""
         if self.checkpoint is None or self.source_now is None:
             return None
-        return self.source_now.xid - self.checkpoint.anchor.xid
+        return self.source_now.transactions_since(self.checkpoint.anchor)
 
     @property
     def lag_seconds(self) -> float | None:
         """Seconds since the checkpoint's anchor, by the source's clock."""
         if self.checkpoint is None or self.source_now is None:
             return None
-        return (self.source_now.taken_at - self.checkpoint.anchor.taken_at).total_seconds()
+        return self.source_now.seconds_since(self.checkpoint.anchor)
 
     def as_dict(self) -> dict[str, object]:
         """The public JSON of `dpone state inspect`."""
@@ -61,14 +62,12 @@ class CheckpointStatus:
             "revision": stored.revision if stored else None,
             "reconciled": stored.reconciled if stored else None,
             "settles_deletes": self.spec.increment.settles_deletes,
-            "anchor": {"xid": str(stored.anchor.xid), "taken_at": stored.anchor.taken_at.isoformat()}
-            if stored
-            else None,
+            "anchor": RecordedAnchor.of(stored.anchor).as_dict() if stored else None,
             "lag_transactions": lag,
             "lag_seconds": self.lag_seconds,
             "transactions_left": None if lag is None else MAX_DISTANCE - lag,
             "source_problem": self.source_problem,
-            "recorded": [{"xid": str(place.xid), "taken_at": place.taken_at.isoformat()} for place in self.places],
+            "recorded": [place.as_dict() for place in self.places],
         }
 
 
@@ -84,11 +83,22 @@ def inspect_checkpoint(spec: RouteSpec, connector: Connector) -> CheckpointStatu
             record, checkpoint = live_checkpoint(spec, target)
         except HandoffMissing as error:
             return CheckpointStatus(spec, error.message)
-        recorded = target.publications.recorded_anchors(checkpoint.generation)
-        places = rewind_places(checkpoint, record.anchor or checkpoint.anchor, recorded)
+        places = places_behind(checkpoint, record, target)
         reason = _held_up(spec, target)
     now, problem = _source_now(connector)
     return CheckpointStatus(spec, reason, checkpoint, tuple(places), now, problem)
+
+
+def places_behind(checkpoint: Checkpoint, record: CampaignRecord, target: Target) -> list[RecordedAnchor]:
+    """Recorded anchors that a checkpoint can be rewound to, oldest first.
+
+    Args:
+        checkpoint: Of the live generation.
+        record: The campaign that published it.
+        target: The connection.
+    """
+    recorded = target.publications.recorded_anchors(checkpoint.generation)
+    return rewind_places(checkpoint, record.anchor or checkpoint.anchor, recorded)
 
 
 def _held_up(spec: RouteSpec, target: Target) -> str | None:

@@ -10,12 +10,12 @@ from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.outcome import Step, settled
 from dpone_dagster.engine.prepare import prove_handoff_owner, source_name
 from dpone_dagster.engine.sessions import (
-    EXCLUSIVE_WAIT_SECONDS,
     prepared_campaign,
     source_session,
     target_session,
 )
 from dpone_dagster.faultpoints import reach
+from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
 

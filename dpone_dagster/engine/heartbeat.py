@@ -22,6 +22,7 @@ _logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _STOP_LOOK_SECONDS = 5.0
 _TOLD = "this process was told to stop"
+_ORPHANED = "the run that started this lane is gone"
 
 
 class Cancellable(Protocol):
@@ -118,7 +119,7 @@ class Heartbeat:
         if self._reason is None and self._stopped():
             self._reason = _TOLD
         if self._reason is None and not self._alive():
-            self._reason = "the run that started this lane is gone"
+            self._reason = _ORPHANED
         if self._reason is not None:
             raise Interrupted(self._reason)
 
@@ -131,7 +132,7 @@ class Heartbeat:
             if self._stopped():
                 self._cut(_TOLD)
             if not self._alive():
-                self._cut("the run that started this lane is gone")
+                self._cut(_ORPHANED)
                 continue
             try:
                 target = target or self._connector.target("lease")

@@ -70,12 +70,12 @@ class IncrementResult:
     @property
     def lag_transactions(self) -> int:
         """Transactions of the source since the increment before, committed or not: what this one caught up."""
-        return self.anchor_to.xid - self.anchor_from.xid
+        return self.anchor_to.transactions_since(self.anchor_from)
 
     @property
     def lag_seconds(self) -> float:
         """Seconds since the increment before, by the source's clock."""
-        return (self.anchor_to.taken_at - self.anchor_from.taken_at).total_seconds()
+        return self.anchor_to.seconds_since(self.anchor_from)
 
 
 _ANEW = "Start a new campaign with a new `backfill_id`; its handoff is where increments start then."

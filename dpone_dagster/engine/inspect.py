@@ -6,15 +6,14 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpone_dagster.campaign.errors import DponeError, Finding, PlanDrift, RightsMissing
+from dpone_dagster.campaign.errors import CampaignRolledBack, DponeError, Finding, PlanDrift, RightsMissing
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, ChunkRecord, ChunkState, Holder, Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.engine.prepare import prove_campaign, prove_rights
-from dpone_dagster.engine.sessions import prove_manifest, prove_no_campaign, source_session, target_session
-from dpone_dagster.engine.standing import prove_standing
+from dpone_dagster.engine.prepare import prove_campaign, prove_rights, prove_unchanged
+from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
 from dpone_dagster.engine.validate import ValidationEvidence
 from dpone_dagster.ports.target import Connector, Target
 
@@ -260,8 +259,9 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
     in_the_way = bool(findings)
     try:
         notes.extend(_outside(spec, connector))
-        notes.extend(_waiting(spec, connector))
-        seen = status(spec, connector)
+        with target_session(connector, "doctor") as target:
+            notes.extend(_waiting(spec, target))
+            seen = _status(spec, target)
         stuck = {holder.session_id for _, holder in seen.stuck}
         at_work = (holder for holder in seen.holders if holder.session_id not in stuck)
         notes.extend(f"{holder}: leave it alone while its run is alive" for holder in at_work)
@@ -294,25 +294,22 @@ def _prepare_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Find
         record = target.ledger.campaign(spec.run_key) if target.ledger.provisioned() else None
         if record is None:
             prove_campaign(spec, source, target)
-        elif record.phase not in (*FINISHED, Phase.ROLLED_BACK):
+        else:
             # Status names an edited manifest; what it says now is not what the tables are held to.
-            with contextlib.suppress(PlanDrift):
-                prove_manifest(spec, record)
-                prove_no_campaign(target, spec.target, but=spec.run_key)
-                prove_standing(spec, record, source, target)
+            with contextlib.suppress(PlanDrift, CampaignRolledBack):
+                prove_unchanged(spec, source, target, record, "resume")
     yield from ()
 
 
-def _waiting(spec: CampaignSpec, connector: Connector) -> Iterator[str]:
+def _waiting(spec: CampaignSpec, target: Target) -> Iterator[str]:
     """Other campaigns of the target that are unfinished and nobody's work."""
-    with target_session(connector, "doctor") as target:
-        others = target.ledger.unfinished(spec.target) if target.ledger.provisioned() else []
-        for record in (target.ledger.campaign(run_key) for run_key in others if run_key != spec.run_key):
-            if record is not None and not target.fence.holders(record.run_key):
-                yield (
-                    f"campaign {record.run_key[:12]} ({record.backfill_id or record.dataset}) of {spec.target} is "
-                    f"{record.phase} and nobody works on it: whichever is published first, the other cannot be"
-                )
+    others = target.ledger.unfinished(spec.target) if target.ledger.provisioned() else []
+    for record in (target.ledger.campaign(run_key) for run_key in others if run_key != spec.run_key):
+        if record is not None and not target.fence.holders(record.run_key):
+            yield (
+                f"campaign {record.run_key[:12]} ({record.backfill_id or record.dataset}) of {spec.target} is "
+                f"{record.phase} and nobody works on it: whichever is published first, the other cannot be"
+            )
 
 
 def _source_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:

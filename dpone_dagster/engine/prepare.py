@@ -29,9 +29,9 @@ from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.campaign.typetable import TypeTable
+from dpone_dagster.campaign.watermark import prove_handoff_pair
 from dpone_dagster.engine.generation import generation_of
 from dpone_dagster.engine.sessions import (
-    EXCLUSIVE_WAIT_SECONDS,
     existing_campaign,
     hold_campaign,
     opened,
@@ -43,6 +43,7 @@ from dpone_dagster.engine.sessions import (
     target_session,
 )
 from dpone_dagster.engine.standing import prove_standing
+from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
 from dpone_dagster.ports.source import Source, SourceTable
 from dpone_dagster.ports.tables import TargetTable
 from dpone_dagster.ports.target import Connector, Target
@@ -82,7 +83,7 @@ def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id:
         record = _recorded(spec, target)
         if record is None:
             record = _create_or_wait(spec, source, target, intent)
-        _prove_unchanged(spec, source, target, record, intent)
+        prove_unchanged(spec, source, target, record, intent)
         return _take_up(spec, target, record, intent, run_id)
 
 
@@ -269,8 +270,8 @@ def prove_handoff_owner(spec: RouteSpec, source: Source, target: Target) -> None
     if spec.handoff_id is None:
         return
     owner = target.publications.handoff_owner(spec.handoff_id)
-    if owner is not None and owner != (source_name(spec, source), str(spec.target)):
-        raise HandoffRefused(f"handoff_id `{spec.handoff_id}` belongs to {owner[0]} → {owner[1]}")
+    if owner is not None:
+        prove_handoff_pair(spec.handoff_id, owner, (source_name(spec, source), str(spec.target)))
 
 
 def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) -> CampaignRecord:
@@ -311,9 +312,8 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
 # ---------------------------------------------------------------- a campaign that is there
 
 
-def _prove_unchanged(
-    spec: CampaignSpec, source: Source, target: Target, record: CampaignRecord, intent: Intent
-) -> None:
+def prove_unchanged(spec: CampaignSpec, source: Source, target: Target, record: CampaignRecord, intent: Intent) -> None:
+    """All checks of a campaign that is there; reads no row, changes nothing."""
     prove_not_rolled_back(record)
     prove_manifest(spec, record)
     if record.phase in FINISHED:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dpone_dagster.campaign.errors import GenerationStale, OutcomeUnknown
-from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import RouteSpec
-from dpone_dagster.campaign.watermark import Anchor, Checkpoint, rewind_anchor, rewind_places
+from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor, rewind_anchor
+from dpone_dagster.engine.checkpoint import places_behind
 from dpone_dagster.engine.increment import live_checkpoint
 from dpone_dagster.engine.prepare import prove_handoff_owner
 from dpone_dagster.engine.sessions import hold_target, source_session, target_session
@@ -69,22 +69,17 @@ class Rewind:
             "publication_receipt": stored.publication_receipt,
             "system_identifier": stored.anchor.identity.system_identifier,
             "asked_for": self.request.to,
-            "from": _anchor(stored.anchor),
-            "to": _anchor(self.to),
-            "source_now": _anchor(self.source_now),
-            "transactions_back": stored.anchor.xid - self.to.xid,
-            "transactions_to_read": self.source_now.xid - self.to.xid,
+            "from": RecordedAnchor.of(stored.anchor).as_dict(),
+            "to": RecordedAnchor.of(self.to).as_dict(),
+            "source_now": RecordedAnchor.of(self.source_now).as_dict(),
+            "transactions_back": stored.anchor.transactions_since(self.to),
+            "transactions_to_read": self.source_now.transactions_since(self.to),
             "revision": stored.revision + self.done,
             "reason": self.request.reason,
             "requested_by": self.request.requested_by,
             "approved_by": self.request.approved_by,
             "decided_at": self.decided_at.isoformat(),
         }
-
-
-def _anchor(anchor: Anchor) -> dict[str, str]:
-    # A 64-bit number would lose digits in readers that take every number for a double.
-    return {"xid": str(anchor.xid), "taken_at": anchor.taken_at.isoformat()}
 
 
 def preview_rewind(spec: RouteSpec, connector: Connector, request: RewindRequest) -> Rewind:
@@ -149,11 +144,5 @@ def _planned(spec: RouteSpec, source: Source, target: Target, request: RewindReq
     record, checkpoint = live_checkpoint(spec, target)
     prove_handoff_owner(spec, source, target)
     now = source.capture_anchor()
-    recorded = target.publications.recorded_anchors(checkpoint.generation)
-    places = rewind_places(checkpoint, _first(record, checkpoint), recorded)
-    to = rewind_anchor(request.to, checkpoint, places, now)
+    to = rewind_anchor(request.to, checkpoint, places_behind(checkpoint, record, target), now)
     return Rewind(request, checkpoint, to, now, datetime.now(UTC), done=False)
-
-
-def _first(record: CampaignRecord, checkpoint: Checkpoint) -> Anchor:
-    return record.anchor or checkpoint.anchor

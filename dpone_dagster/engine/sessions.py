@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from dpone_dagster.campaign.contract import ColumnContract
@@ -20,11 +21,10 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
 
-# An exclusive request in the queue keeps new shared holders out, so it never waits longer.
-EXCLUSIVE_WAIT_SECONDS = 5.0
 _CONNECT_WAITS = (0.5, 1.5)
 # A server that lets every try run into its time-out is not worth three of them.
 _CONNECT_PATIENCE_SECONDS = 5.0
@@ -53,24 +53,14 @@ def opened(connect: Callable[[str], _Opened], purpose: str) -> _Opened:
     return connect(purpose)
 
 
-@contextlib.contextmanager
-def target_session(connector: Connector, purpose: str) -> Iterator[Target]:
+def target_session(connector: Connector, purpose: str) -> AbstractContextManager[Target]:
     """One target connection for the length of a block."""
-    target = opened(connector.target, purpose)
-    try:
-        yield target
-    finally:
-        target.close()
+    return contextlib.closing(opened(connector.target, purpose))
 
 
-@contextlib.contextmanager
-def source_session(connector: Connector, purpose: str) -> Iterator[Source]:
+def source_session(connector: Connector, purpose: str) -> AbstractContextManager[Source]:
     """One source connection for the length of a block."""
-    source = opened(connector.source, purpose)
-    try:
-        yield source
-    finally:
-        source.close()
+    return contextlib.closing(opened(connector.source, purpose))
 
 
 def hold_campaign(spec: CampaignSpec, target: Target) -> None:

@@ -82,8 +82,7 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
     """Seal the campaign, compare, build the deferred indexes, and record `validated` or `blocked`.
 
     A failed check does not raise: the evidence says what was found, and a blocked campaign is validated again as soon
-    as its cause is gone. Validating a published campaign returns its
-    evidence again.
+    as its cause is gone. Validating a published campaign returns its evidence again.
 
     Args:
         spec: The campaign.

@@ -205,10 +205,7 @@ class MssqlChanges:
         columns = ", ".join(quoted(stage.columns[name]) for name in key)
         query = filled(load(_FILE)["duplicates"], stage=stage.name, key=columns)
         if count := self._session.value(query, seconds=UNBOUNDED):
-            raise ValidationBlocked(
-                f"{count} keys of {target} came more than once from the source, as the target compares keys",
-                next_step="Mend the source's keys, or the collation of the target's; then run the increment again.",
-            )
+            raise ValidationBlocked.repeated_keys(target, count)
 
     def _changed(self, query: str, **parts: str) -> int:
         return self._session.changed(filled(load(_FILE)[query], **parts), seconds=UNBOUNDED)
@@ -273,7 +270,7 @@ def _conflicts(into: ChangeTarget) -> Iterator[None]:
 
 def _same_count(table: TableRef, stream: RowStream, rows: int) -> int:
     if rows != stream.rows:
-        raise CountMismatch(f"increment of {table}: {stream.rows} rows read, {rows} rows staged")
+        raise CountMismatch.staged(table, stream.rows, rows)
     return rows
 
 

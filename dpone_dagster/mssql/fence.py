@@ -22,13 +22,11 @@ from dpone_dagster.mssql.rights import lacking
 from dpone_dagster.mssql.session import CONTROL_SECONDS, Row, Session
 from dpone_dagster.mssql.stages import label_of
 from dpone_dagster.mssql.statevalues import stored
-from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS, Fence
 
 _log = logging.getLogger(__name__)
 Mode = Literal["shared", "exclusive"]
 _LOCK_MODE = {"shared": "Shared", "exclusive": "Exclusive"}
-# A queued exclusive request keeps new shared holders out, so none queues longer than this.
-_EXCLUSIVE_WAIT_SECONDS = 5.0
 # Session numbers that are tried where the login may not see sessions; the server gives the lowest free one.
 _GUESSED_SESSIONS = 2_000
 
@@ -54,7 +52,7 @@ class MssqlFence:
     def lock_campaign(self, run_key: str, mode: Mode, wait_seconds: float) -> bool:
         """Take the campaign's session lock, or return False after the wait."""
         if mode == "exclusive":
-            wait_seconds = min(wait_seconds, _EXCLUSIVE_WAIT_SECONDS)
+            wait_seconds = min(wait_seconds, EXCLUSIVE_WAIT_SECONDS)
         return self._lock(campaign_lock(self._schema, run_key), mode, wait_seconds)
 
     def unlock_campaign(self, run_key: str, mode: Mode) -> None:

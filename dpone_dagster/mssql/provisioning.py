@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dpone_dagster.campaign.errors import DponeError, StateVersionNewer, StateVersionOlder, TransientFailure
+from dpone_dagster.campaign.errors import DponeError, TransientFailure
 from dpone_dagster.campaign.names import STATE_SCHEMA_VERSION_TABLE, state_lock
+from dpone_dagster.campaign.stateversion import is_current, known_version, missing_versions
 from dpone_dagster.mssql.locks import granted, lock_resource
 from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.quoting import literal
 from dpone_dagster.mssql.session import Session
 
-STATE_VERSION = 2
 _FILE = "schema.sql"
 _WAIT_SECONDS = 60
 _UPGRADE_SECONDS = 300
@@ -26,10 +26,7 @@ def provisioned(session: Session, schema: str) -> bool:
         StateVersionOlder: An older program made them.
         StateVersionNewer: A newer program made them.
     """
-    found = _version(session, schema)
-    if 0 < found < STATE_VERSION:
-        raise StateVersionOlder(f"state schema {schema} has version {found}, this program needs {STATE_VERSION}")
-    return found == STATE_VERSION
+    return is_current(schema, _version(session, schema))
 
 
 def provision(session: Session, schema: str) -> None:
@@ -50,11 +47,9 @@ def provision(session: Session, schema: str) -> None:
         if not session.value(queries["has_schema"], schema):
             # CREATE SCHEMA has to be alone in its batch.
             session.execute(f"EXEC /* dpone:create_state_schema */ ({literal(queries['create_schema'])})")
-        found = _version(session, schema)
-        for version in range(found + 1, STATE_VERSION + 1):
+        for version in missing_versions(_version(session, schema)):
             session.execute(queries[f"version_{version}"], seconds=_UPGRADE_SECONDS)
-        if found != STATE_VERSION:
-            session.execute(queries["set_version"], STATE_VERSION)
+            session.execute(queries["set_version"], version)
 
 
 def _lock(session: Session, schema: str) -> None:
@@ -73,7 +68,4 @@ def _version(session: Session, schema: str) -> int:
     if not session.value(queries["has_table"], schema, STATE_SCHEMA_VERSION_TABLE):
         return 0
     row = session.row(queries["version"])
-    version = int(row[0]) if row else 0
-    if version > STATE_VERSION:
-        raise StateVersionNewer(f"state schema {schema} has version {version}, this program knows {STATE_VERSION}")
-    return version
+    return known_version(schema, int(row[0]) if row else 0)

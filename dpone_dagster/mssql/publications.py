@@ -131,7 +131,7 @@ class MssqlPublications:
         return self._moved(
             "rewind",
             to.xid,
-            anchor_row(to)["anchor_taken_at"],
+            to.taken_at,
             checkpoint.target,
             checkpoint.generation,
             checkpoint.revision,

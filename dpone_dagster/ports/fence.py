@@ -7,6 +7,9 @@ from typing import Literal, Protocol
 from dpone_dagster.campaign.ledger import Holder
 from dpone_dagster.campaign.names import TableRef
 
+# A queued exclusive request keeps new shared holders out, so none queues longer than this.
+EXCLUSIVE_WAIT_SECONDS = 5.0
+
 
 class Fence(Protocol):
     """Application locks. Every return code is read; a lock that is not held is never assumed."""

@@ -209,10 +209,7 @@ class PostgresChanges:
 
     def _refuse_duplicates(self, name: LiteralString, target: TableRef, key: Sequence[str]) -> None:
         if count := _number(self._execute("duplicates", name=_temporary(name), key=_list(key))):
-            raise ValidationBlocked(
-                f"{count} keys of {target} came more than once from the source, as the target compares keys",
-                next_step="Mend the source's keys, or the collation of the target's; then run the increment again.",
-            )
+            raise ValidationBlocked.repeated_keys(target, count)
 
     def _execute(self, query: str, **parts: sql.Composable) -> Cursor[tuple[Any, ...]]:
         return self._session.connection.execute(statement("changes.sql", query, **parts))
@@ -254,7 +251,7 @@ def _conflicts(into: ChangeTarget) -> Iterator[None]:
 
 def _same_count(table: TableRef, stream: RowStream, rows: int) -> int:
     if rows != stream.rows:
-        raise CountMismatch(f"increment of {table}: {stream.rows} rows read, {rows} rows staged")
+        raise CountMismatch.staged(table, stream.rows, rows)
     return rows
 
 

@@ -14,14 +14,12 @@ from psycopg import pq
 from dpone_dagster.campaign.errors import DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
 from dpone_dagster.campaign.ledger import Holder
 from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock, publication_lock, target_lock
-from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS, Fence
 from dpone_dagster.postgres.queries import in_schema
 from dpone_dagster.postgres.rights import lacking
 from dpone_dagster.postgres.session import Session, translate, translated
 
 Mode = Literal["shared", "exclusive"]
-# A queued exclusive request keeps new shared holders out, so none queues longer than this.
-_EXCLUSIVE_WAIT_SECONDS = 5.0
 
 
 def lock_key(name: str) -> int:
@@ -52,7 +50,7 @@ class PostgresFence:
         if self._ask(f"try_{mode}", key):
             return True
         if mode == "exclusive":
-            wait_seconds = min(wait_seconds, _EXCLUSIVE_WAIT_SECONDS)
+            wait_seconds = min(wait_seconds, EXCLUSIVE_WAIT_SECONDS)
         return wait_seconds > 0 and self._wait(f"lock_{mode}", key, wait_seconds)
 
     def _wait(self, query: str, key: int, wait_seconds: float) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from psycopg import errors as pg
 from psycopg import pq, sql
 
-from dpone_dagster.campaign.errors import DponeError, StateVersionNewer, StateVersionOlder
+from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.names import STATE_SCHEMA_VERSION_TABLE, state_lock
+from dpone_dagster.campaign.stateversion import is_current, known_version, missing_versions
 from dpone_dagster.postgres.fence import lock_key
 from dpone_dagster.postgres.queries import load, statement
 from dpone_dagster.postgres.rights import unreadable
 from dpone_dagster.postgres.session import Session, translated
 
-STATE_VERSION = 2
 _FILE = "schema.sql"
 
 
@@ -33,9 +33,7 @@ def provisioned(session: Session, schema: str) -> bool:
             found = _version(session, schema)
         except pg.InsufficientPrivilege as error:
             raise unreadable(schema) from error
-    if 0 < found < STATE_VERSION:
-        raise StateVersionOlder(f"state schema {schema} has version {found}, this program needs {STATE_VERSION}")
-    return found == STATE_VERSION
+    return is_current(schema, found)
 
 
 def provision(session: Session, schema: str) -> None:
@@ -54,8 +52,7 @@ def provision(session: Session, schema: str) -> None:
         session.connection.execute(load(_FILE)["lock"], {"key": lock_key(state_lock(schema))})
         if not _exists(session, "has_schema", {"schema": schema}):
             session.connection.execute(_statement("create_schema", schema))
-        found = _version(session, schema)
-        for version in range(found + 1, STATE_VERSION + 1):
+        for version in missing_versions(_version(session, schema)):
             session.connection.execute(_statement(f"version_{version}", schema))
             session.connection.execute(_statement("set_version", schema, version=sql.Literal(version)))
 
@@ -69,10 +66,7 @@ def _version(session: Session, schema: str) -> int:
     if not _exists(session, "has_table", {"schema": schema, "table": STATE_SCHEMA_VERSION_TABLE}):
         return 0
     row = session.connection.execute(_statement("version", schema)).fetchone()
-    version = int(row[0]) if row else 0
-    if version > STATE_VERSION:
-        raise StateVersionNewer(f"state schema {schema} has version {version}, this program knows {STATE_VERSION}")
-    return version
+    return known_version(schema, int(row[0]) if row else 0)
 
 
 def _exists(session: Session, query: str, values: dict[str, str]) -> bool:

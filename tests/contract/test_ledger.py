@@ -9,12 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from dpone_dagster.campaign import stateversion
 from dpone_dagster.campaign.errors import CatalogDrift, DponeError, Finding, StateVersionNewer, StateVersionOlder
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Claim, Phase
 from dpone_dagster.campaign.receipts import ReceiptTotals
 from dpone_dagster.campaign.selection import ChunkSelection
-from dpone_dagster.mssql import provisioning as mssql_provisioning
-from dpone_dagster.postgres import provisioning as postgres_provisioning
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import RUN_KEY, TARGET, campaign, claim, plan, receipt, start, worker
 
@@ -80,8 +79,7 @@ def test_state_of_a_newer_program_is_refused(target: Parts, adapter: Adapter) ->
 def test_state_of_an_older_program_is_upgraded_and_keeps_its_rows(
     target: Parts, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (postgres_provisioning, mssql_provisioning):
-        monkeypatch.setattr(module, "STATE_VERSION", 1)
+    monkeypatch.setattr(stateversion, "STATE_VERSION", 1)
     record = start(target)
     monkeypatch.undo()
     with pytest.raises(StateVersionOlder, match="version 1"):

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ import pytest
 from dpone_dagster.engine.increment import increment_gate
 from dpone_dagster.engine.validate import validate
 from tests.engine.campaign import load
-from tests.mssql_orders import make_mssql_orders
-from tests.orders import Orders, make_orders
+from tests.mssql_orders import make_either_orders
+from tests.orders import Orders
 
 STEP = """
 import os, sys, yaml
@@ -38,12 +37,9 @@ step(spec, open_connector(spec, Connections.from_environment(os.environ)), "run-
 
 
 @pytest.fixture(params=["postgres", "mssql"])
-def either(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Orders:
+def either(request: pytest.FixtureRequest) -> Orders:
     """200 orders in 4 chunks, for one target and then the other."""
-    if request.param == "postgres":
-        return make_orders(new_database("oltp"), new_database("dwh"), rows=200, chunks=4)
-    warehouse = request.getfixturevalue("mssql_warehouse")
-    return make_mssql_orders(new_database("oltp"), warehouse, rows=200, chunks=4)
+    return make_either_orders(request, rows=200, chunks=4)
 
 
 def run(orders: Orders, folder: Path, step: str, fault: str = "") -> int:

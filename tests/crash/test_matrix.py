@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,8 @@ from tests.crash.matrix_results import PAGE_VARIABLE, Case, Results
 from tests.crash.observer import Observer, Seen, state_of
 from tests.crash.steps import STEPS
 from tests.engine.campaign import finish, load
-from tests.mssql_orders import MssqlOrders, make_mssql_orders
-from tests.orders import Orders, make_orders
+from tests.mssql_orders import MssqlOrders, make_either_orders
+from tests.orders import Orders
 
 ROWS, CHUNKS, HIT = 60, 3, 1
 PATIENCE_SECONDS = 60
@@ -63,12 +63,8 @@ def played() -> Iterator[tuple[str, str, str, str]]:
 
 
 @pytest.fixture
-def either(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Orders:
-    source = new_database("oltp")
-    if request.param == "postgres":
-        return make_orders(source, new_database("dwh"), rows=ROWS, chunks=CHUNKS, lanes=1)
-    warehouse = request.getfixturevalue("mssql_warehouse")
-    return make_mssql_orders(source, warehouse, rows=ROWS, chunks=CHUNKS, lanes=1)
+def either(request: pytest.FixtureRequest) -> Orders:
+    return make_either_orders(request, rows=ROWS, chunks=CHUNKS, lanes=1)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ With a SQL Server target: Verified on Babelfish 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -17,8 +16,8 @@ from dpone_dagster.engine.apply import Compare
 from dpone_dagster.engine.increment import IncrementResult, run_increment
 from dpone_dagster.engine.prepare import prepare
 from tests.engine.campaign import Seen, finish, lane, load
-from tests.mssql_orders import MssqlOrders, make_mssql_orders
-from tests.orders import Orders, make_orders
+from tests.mssql_orders import MssqlOrders, make_either_orders
+from tests.orders import Orders
 
 ZEROS = "0000000-0000-0000-0000-000000000000"
 CHECKPOINT = "SELECT anchor_xid, revision FROM system.__dpone__xmin_checkpoints"
@@ -29,12 +28,9 @@ FIRST, LAST = (
 
 
 @pytest.fixture(params=["postgres", "mssql"])
-def either(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Orders:
+def either(request: pytest.FixtureRequest) -> Orders:
     """200 orders in 4 chunks, for one target and then the other."""
-    if request.param == "postgres":
-        return make_orders(new_database("oltp"), new_database("dwh"), rows=200, chunks=4)
-    warehouse = request.getfixturevalue("mssql_warehouse")
-    return make_mssql_orders(new_database("oltp"), warehouse, rows=200, chunks=4)
+    return make_either_orders(request, rows=200, chunks=4)
 
 
 def increment(orders: Orders, run_id: str = "inc", *, compare: Compare = "policy") -> IncrementResult:

@@ -5,25 +5,19 @@ Verified on Babelfish 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from dpone_dagster.campaign.errors import ConnectionLost
 from dpone_dagster.engine.prepare import prepare
 from tests.engine.campaign import Seen, finish, lane
-from tests.mssql_orders import make_mssql_orders
-from tests.orders import Orders, make_orders
+from tests.mssql_orders import make_either_orders
+from tests.orders import Orders
 from tests.wire import cut_once
 
 
 @pytest.fixture(params=["postgres", "mssql"])
-def orders(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -> Orders:
-    source = new_database("oltp")
-    if request.param == "postgres":
-        made = make_orders(source, new_database("dwh"), rows=200, chunks=4)
-    else:
-        made = make_mssql_orders(source, request.getfixturevalue("mssql_warehouse"), rows=200, chunks=4)
+def orders(request: pytest.FixtureRequest) -> Orders:
+    made = make_either_orders(request, rows=200, chunks=4)
     prepare(made.spec, made.connector, intent="run", run_id="run-1")
     return made
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -23,17 +23,8 @@ from dpone_dagster.campaign.plan import ChunkSpec, Plan
 from dpone_dagster.ports.source import ChunkRead
 from dpone_dagster.postgres.chunkrange import in_chunk, whole_range
 from dpone_dagster.postgres.source import PostgresSource
-from tests.integration.table_reads import CONTRACT, TABLE, make_table, read_of, rows, until
+from tests.integration.table_reads import CONTRACT, TABLE, read_of, rows, until
 from tests.integration.transfer import PLAN, Transfer, execute, texts
-
-
-@pytest.fixture
-def source(database: str) -> Iterator[PostgresSource]:
-    make_table(database)
-    source = PostgresSource(database, "test")
-    yield source
-    source.close()
-
 
 # ---------------------------------------------------------------- chunks
 

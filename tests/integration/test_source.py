@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import psycopg
@@ -21,17 +21,8 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.watermark import SourceIdentity
 from dpone_dagster.ports.source import ChunkRead
 from dpone_dagster.postgres.source import PostgresSource
-from tests.integration.table_reads import TABLE, make_table, read_of, rows, until
+from tests.integration.table_reads import TABLE, read_of, rows, until
 from tests.integration.transfer import execute
-
-
-@pytest.fixture
-def source(database: str) -> Iterator[PostgresSource]:
-    make_table(database)
-    source = PostgresSource(database, "test")
-    yield source
-    source.close()
-
 
 # ---------------------------------------------------------------- describe
 

@@ -11,7 +11,34 @@ from typing import Literal
 Moment = Literal["before", "after", "half"]
 
 
-class CuttingProxy:
+class _Proxy:
+    """Listens on a free port, and serves each caller in a thread of its own."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self._welcome(client):
+                    threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _welcome(self, client: socket.socket) -> bool:
+        """Whether the caller is served."""
+        return True
+
+    def _serve(self, client: socket.socket) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class CuttingProxy(_Proxy):
     """Forwards to a server until the client sends a marked packet; then the connection ends, on both sides.
 
     Args:
@@ -27,20 +54,11 @@ class CuttingProxy:
     def __init__(
         self, host: str, port: int, mark: bytes, moment: Moment, *, times: float = math.inf, since: bytes = b""
     ) -> None:
-        self._server = (host, port)
         self._since = since
         self._left = times
         self._mark = mark
         self._moment = moment
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+        super().__init__(host, port)
 
     def _serve(self, client: socket.socket) -> None:
         server = _connected(*self._server)
@@ -72,9 +90,6 @@ class CuttingProxy:
             return
         _end(client, server)
 
-    def close(self) -> None:
-        self._listener.close()
-
 
 def _connected(host: str, port: int) -> socket.socket:
     if not host.startswith("/"):
@@ -91,7 +106,7 @@ def _end(*ends: socket.socket) -> None:
         end.close()
 
 
-class MoodyProxy:
+class MoodyProxy(_Proxy):
     """Forwards to a server, but hangs up on some callers at once.
 
     Args:
@@ -105,28 +120,21 @@ class MoodyProxy:
     """
 
     def __init__(self, host: str, port: int, *, refused: int, of: int) -> None:
-        self._server = (host, port)
         self._refused, self._of = refused, of
         self.connections = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(host, port)
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                place = self.connections % self._of
-                self.connections += 1
-                if place < self._refused:
-                    client.close()
-                    continue
-                server = _connected(*self._server)
-                for ends in ((client, server), (server, client)):
-                    threading.Thread(target=_forward, args=ends, daemon=True).start()
+    def _welcome(self, client: socket.socket) -> bool:
+        place = self.connections % self._of
+        self.connections += 1
+        if place < self._refused:
+            client.close()
+        return place >= self._refused
 
-    def close(self) -> None:
-        self._listener.close()
+    def _serve(self, client: socket.socket) -> None:
+        server = _connected(*self._server)
+        threading.Thread(target=_forward, args=(server, client), daemon=True).start()
+        _forward(client, server)
 
 
 def _forward(one: socket.socket, other: socket.socket) -> None:
