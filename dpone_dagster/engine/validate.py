@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
-from dpone_dagster.campaign.errors import DponeError, TargetNotProvisioned, ValidationBlocked
+from dpone_dagster.campaign.errors import TargetNotProvisioned, ValidationBlocked
 from dpone_dagster.campaign.ledger import FINISHED, LOADABLE, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
@@ -92,8 +93,8 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
     Raises:
         CampaignActive: A lane or another coordinator is at work.
         CampaignMissing: There is no campaign.
-        CampaignCancelled: It was told to stop.
-        ValidationBlocked: It was moved meanwhile.
+        CampaignCancelled: It was told to stop, before or meanwhile.
+        ValidationBlocked: It was moved otherwise.
     """
     with target_session(connector, "validate") as target:
         hold_campaign(spec, target)
@@ -105,7 +106,7 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
         if not complete.passed:
             return ValidationEvidence((complete,))  # still loadable: sealing now would keep the rest out
         if not target.ledger.move(spec.run_key, frozenset(_SEALABLE), Phase.SEALED, validation=None):
-            raise ValidationBlocked(f"the campaign is {record.phase}")
+            _moved_by_somebody(spec, target)
         with audited(spec, target, run_id, "campaign", "validate") as facts:
             reach("after_seal")
             target.tables.drop_dead_stages(record.shadow, record.run_key)
@@ -122,16 +123,24 @@ def _settle(spec: CampaignSpec, target: Target, record: CampaignRecord, evidence
     """Move on, or record what blocks."""
     sealed = frozenset({Phase.SEALED})
     if not evidence.passed:
-        target.ledger.move(spec.run_key, sealed, Phase.BLOCKED, validation=evidence.as_dict())
+        if not target.ledger.move(spec.run_key, sealed, Phase.BLOCKED, validation=evidence.as_dict()):
+            _moved_by_somebody(spec, target)
         return
     horizon = target.tables.seal(record.shadow)
     reach("before_validated")
     if not target.ledger.move(
         spec.run_key, sealed, Phase.VALIDATED, validation=evidence.as_dict(), seal_horizon=horizon
     ):
-        raise DponeError("the campaign was moved by somebody else while it was validated")
+        _moved_by_somebody(spec, target)
     reach("after_validated")
     target.tables.settle_horizon(record.shadow, horizon)  # publication looks again; most of the work is done here
+
+
+def _moved_by_somebody(spec: CampaignSpec, target: Target) -> NoReturn:
+    """A cancel takes no lock, so it may come between any two steps."""
+    record = prepared_campaign(spec, target)
+    prove_not_cancelled(record)
+    raise ValidationBlocked(f"the campaign is {record.phase}")
 
 
 def _live(spec: CampaignSpec, target: Target) -> TargetTable:

@@ -13,6 +13,7 @@ from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine import publish as publishing
+from dpone_dagster.engine import validate as validating
 from dpone_dagster.engine.cancel import cancel
 from dpone_dagster.engine.load import collect
 from dpone_dagster.engine.prepare import prepare
@@ -131,4 +132,34 @@ def test_a_cancel_after_the_last_look_stops_the_swap_itself(either: Orders, monk
     with pytest.raises(CampaignCancelled):
         publish(orders.spec, orders.connector, "run-1")
     assert orders.target_rows() == before
+    assert record(orders).phase is Phase.CANCELLED
+
+
+@pytest.mark.parametrize("point", ["after_seal", "before_validated"])
+def test_a_cancel_while_it_is_validated_is_named(either: Orders, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    orders = either
+    load(orders)
+
+    def reach(reached: str) -> None:
+        if reached == point:
+            cancel(orders.spec, orders.connector, "now", "ada")
+
+    monkeypatch.setattr(validating, "reach", reach)
+    with pytest.raises(CampaignCancelled, match="by ada: now"):
+        validate(orders.spec, orders.connector, "run-1")
+    assert record(orders).phase is Phase.CANCELLED
+
+
+def test_a_cancel_before_the_seal_is_named(either: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = either
+    load(orders)
+    complete = validating._receipts_complete
+
+    def cancelled_meanwhile(*values: object) -> object:
+        cancel(orders.spec, orders.connector, "now", "ada")
+        return complete(*values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(validating, "_receipts_complete", cancelled_meanwhile)
+    with pytest.raises(CampaignCancelled, match="by ada: now"):
+        validate(orders.spec, orders.connector, "run-1")
     assert record(orders).phase is Phase.CANCELLED
