@@ -11,6 +11,7 @@ import yaml
 
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.manifests import AnyManifest, parse_any
+from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
 MANIFESTS_VARIABLE = "DPONE_MANIFESTS"
@@ -56,32 +57,34 @@ def _is_project(place: Path) -> bool:
     return (place / DEFAULT_FOLDER).is_dir() or (place / "workspace.yaml").is_file()
 
 
-def load_manifest(path: Path) -> AnyManifest:
+def load_manifest(path: Path, options: RunOptions = AS_WRITTEN) -> AnyManifest:
     """Read one manifest.
 
     Args:
         path: The YAML file.
+        options: What a command puts in place of it, and what its tokens stand for.
 
     Raises:
         ManifestInvalid: It cannot be read, is not YAML, or does not fit the contract.
     """
     try:
-        return parse_any(_read(path))
+        return parse_any(_read(path), options)
     except ManifestInvalid as error:
         raise ManifestInvalid(f"{path}: {error.message}", findings=error.findings, next_step=error.advice) from None
 
 
-def load_spec(path: Path) -> CampaignSpec:
+def load_spec(path: Path, options: RunOptions = AS_WRITTEN) -> CampaignSpec:
     """Read one campaign's manifest and resolve every default.
 
     Args:
         path: The YAML file.
+        options: As in `load_manifest`.
 
     Raises:
         ManifestInvalid: As `load_manifest`, or it has increments only.
         TooManyChunks: The plan has more chunks than `max_chunks`.
     """
-    spec = load_route(path)
+    spec = load_route(path, options)
     if isinstance(spec, CampaignSpec):
         return spec
     raise ManifestInvalid(
@@ -90,17 +93,18 @@ def load_spec(path: Path) -> CampaignSpec:
     )
 
 
-def load_route(path: Path) -> RouteSpec:
+def load_route(path: Path, options: RunOptions = AS_WRITTEN) -> RouteSpec:
     """Read one manifest of either kind and resolve every default.
 
     Args:
         path: The YAML file.
+        options: As in `load_manifest`.
 
     Raises:
         ManifestInvalid: As `load_manifest`.
         TooManyChunks: The plan has more chunks than `max_chunks`.
     """
-    return load_manifest(path).to_spec()
+    return load_manifest(path, options).to_spec()
 
 
 def manifest_paths(environ: Mapping[str, str], root: Path) -> list[Path]:

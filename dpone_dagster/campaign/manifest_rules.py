@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.interval import token_problem
 from dpone_dagster.campaign.wording import nearest, shown
 
 HOST_KEYS = ("airflow", "gitops")
@@ -28,15 +29,23 @@ _XMIN = "source.options"
 _INCREMENTAL = "dagster.incremental"
 
 
+def loads_once(data: Mapping[Any, Any]) -> bool:
+    """Whether the manifest is for one load, whatever interval a run has: a swap, or increments."""
+    mode = at(data, f"{_STRATEGY}.backfill.publication.mode")
+    return bool(mode == "shadow_swap" or at(data, f"{_STRATEGY}.mode") == "incremental_merge")
+
+
 def token_findings(data: Mapping[Any, Any]) -> list[Finding]:
-    """Every `{{ token }}`: a campaign that swaps loads one fixed range."""
-    return [
-        Finding(
-            path, "holds an unresolved `{{ token }}`", "write the value itself: shadow_swap loads one fixed range once"
-        )
-        for path, text in _texts(data, "", 0)
-        if "{{" in text
-    ]
+    """Every `{{ token }}` that is left: a campaign that swaps loads one fixed range, others need the run's interval."""
+    once = loads_once(data)
+    advice = "write the value itself: shadow_swap loads one fixed range once"
+    findings: list[Finding] = []
+    for path, text in _texts(data, "", 0):
+        if problem := token_problem(text):
+            findings.append(
+                Finding(path, "holds an unresolved `{{ token }}`", advice) if once else Finding(path, *problem)
+            )
+    return findings
 
 
 def host_findings(data: Mapping[Any, Any]) -> list[Finding]:
@@ -65,8 +74,8 @@ def cross_findings(data: Mapping[Any, Any]) -> list[Finding]:
 
 
 def _name(data: Mapping[Any, Any]) -> Iterator[Finding]:
-    name = _at(data, "name")
-    dataset = _at(data, "sink.table.name") if name is None else name
+    name = at(data, "name")
+    dataset = at(data, "sink.table.name") if name is None else name
     if isinstance(dataset, str) and not _DATASET.fullmatch(dataset):
         found = (
             f"found {shown(dataset)}"
@@ -79,10 +88,10 @@ def _name(data: Mapping[Any, Any]) -> Iterator[Finding]:
 
 
 def _key(data: Mapping[Any, Any]) -> Iterator[Finding]:
-    key, column = _names(data, f"{_STRATEGY}.unique_key"), _at(data, f"{_CHUNK}.column")
+    key, column = _names(data, f"{_STRATEGY}.unique_key"), at(data, f"{_CHUNK}.column")
     if len(set(key)) < len(key):
         yield Finding(f"{_STRATEGY}.unique_key", "names a column twice", "name each column once")
-    if key and isinstance(column, str) and column not in key and _at(data, f"{_CHUNK}.immutable") is not True:
+    if key and isinstance(column, str) and column not in key and at(data, f"{_CHUNK}.immutable") is not True:
         advice = "chunk by a key column, or write `immutable: true` if a row never changes it (else it may load twice)"
         yield Finding(
             f"{_CHUNK}.column", f"{shown(column)} is not part of unique_key [{', '.join(map(shown, key))}]", advice
@@ -98,7 +107,7 @@ def _columns(data: Mapping[Any, Any]) -> Iterator[Finding]:
     for column in _names(data, f"{_STRATEGY}.unique_key"):
         if column not in columns:
             yield Finding(f"{_STRATEGY}.unique_key", f"{shown(column)} is not loaded", "add it to `source.columns`")
-    options = _at(data, "sink.columns")
+    options = at(data, "sink.columns")
     for column in options if isinstance(options, Mapping) else ():
         if column not in columns:
             near = nearest(str(column), columns)
@@ -107,20 +116,20 @@ def _columns(data: Mapping[Any, Any]) -> Iterator[Finding]:
 
 
 def _one_database(data: Mapping[Any, Any]) -> Iterator[Finding]:
-    sink, state = _at(data, "sink.type"), _at(data, "state.type")
+    sink, state = at(data, "sink.type"), at(data, "state.type")
     if isinstance(sink, str) and isinstance(state, str) and sink != state:
         yield Finding(
             "state.type",
             f"found {shown(state)} beside sink.type {shown(sink)}",
             "let the state live in the sink's database",
         )
-    ends = [(_ref(data, side), _at(data, f"{side}.table")) for side in ("source", "sink")]
+    ends = [(_ref(data, side), at(data, f"{side}.table")) for side in ("source", "sink")]
     if ends[0] == ends[1] and None not in ends[0]:
         yield Finding("sink.table", "is the source table itself", "name another table or connection")
 
 
 def _lanes(data: Mapping[Any, Any]) -> Iterator[Finding]:
-    lanes, workers = _at(data, "dagster.lanes"), _at(data, f"{_STRATEGY}.backfill.parallel_workers")
+    lanes, workers = at(data, "dagster.lanes"), at(data, f"{_STRATEGY}.backfill.parallel_workers")
     most = 1 if workers is None else workers
     if isinstance(lanes, int) and isinstance(most, int) and lanes > most:
         yield Finding(
@@ -129,7 +138,7 @@ def _lanes(data: Mapping[Any, Any]) -> Iterator[Finding]:
 
 
 def _increments(data: Mapping[Any, Any]) -> Iterator[Finding]:
-    strategy, handoff = _at(data, f"{_XMIN}.incremental_strategy"), _at(data, f"{_XMIN}.xmin_execution")
+    strategy, handoff = at(data, f"{_XMIN}.incremental_strategy"), at(data, f"{_XMIN}.xmin_execution")
     whole = (
         "write `incremental_strategy: xmin` and `xmin_execution: {mode: initial, handoff_id: …}` under source.options"
     )
@@ -137,12 +146,12 @@ def _increments(data: Mapping[Any, Any]) -> Iterator[Finding]:
         yield Finding(f"{_XMIN}.incremental_strategy", "is missing beside xmin_execution", whole)
     if strategy is not None and handoff is None:
         yield Finding(f"{_XMIN}.xmin_execution", "is missing beside incremental_strategy", whole)
-    if _at(data, _INCREMENTAL) is not None and strategy is None and handoff is None:
+    if at(data, _INCREMENTAL) is not None and strategy is None and handoff is None:
         yield Finding(_INCREMENTAL, "has no handoff to start from", whole)
 
 
 def _deletes(data: Mapping[Any, Any]) -> Iterator[Finding]:
-    mode, column = _at(data, f"{_INCREMENTAL}.delete_mode"), _at(data, f"{_INCREMENTAL}.soft_delete_column")
+    mode, column = at(data, f"{_INCREMENTAL}.delete_mode"), at(data, f"{_INCREMENTAL}.soft_delete_column")
     if mode == "soft" and column is None:
         advice = "name the target's nullable timestamp or boolean that marks deleted rows"
         yield Finding(f"{_INCREMENTAL}.soft_delete_column", "is missing beside delete_mode: soft", advice)
@@ -155,7 +164,8 @@ def _deletes(data: Mapping[Any, Any]) -> Iterator[Finding]:
 # ---------------------------------------------------------------- reading plain data
 
 
-def _at(data: Any, path: str) -> Any:
+def at(data: Any, path: str) -> Any:
+    """What stands at a dotted path of plain data; None if nothing does."""
     for key in path.split("."):
         if not isinstance(data, Mapping):
             return None
@@ -164,12 +174,12 @@ def _at(data: Any, path: str) -> Any:
 
 
 def _names(data: Mapping[Any, Any], path: str) -> list[str]:
-    value = _at(data, path)
+    value = at(data, path)
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def _ref(data: Mapping[Any, Any], side: str) -> str | None:
-    ref = _at(data, f"{side}.connection_ref") or _at(data, f"{side}.connection_id")
+    ref = at(data, f"{side}.connection_ref") or at(data, f"{side}.connection_id")
     return ref.upper() if isinstance(ref, str) else None
 
 

@@ -7,28 +7,43 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.increment_manifest import IncrementManifest
+from dpone_dagster.campaign.interval import resolved
 from dpone_dagster.campaign.manifest import Manifest, parsed
+from dpone_dagster.campaign.manifest_rules import at, loads_once
+from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions, overridden
 
 AnyManifest = Manifest | IncrementManifest
 
 
-def parse_any(data: object) -> AnyManifest:
+def parse_any(data: object, options: RunOptions = AS_WRITTEN) -> AnyManifest:
     """Read a manifest of either kind from plain data.
 
     Args:
         data: What the YAML says.
+        options: What a command puts in place of it, and what its tokens stand for.
 
     Raises:
         ManifestInvalid: All that is wrong, each with its path; no value of an unknown key is repeated.
     """
-    return parsed(data, IncrementManifest) if _merges(data) else parsed(data, Manifest)
+    if at(data, "sink.strategy.mode") == "incremental_merge":
+        _prove_no_overrides(options)
+        return parsed(data, IncrementManifest)
+    changed = overridden(data, options.overrides)
+    if isinstance(changed, Mapping) and not loads_once(changed):
+        changed = resolved(changed, options.interval)
+    return parsed(changed, Manifest)
 
 
-def _merges(data: Any) -> bool:
-    for key in ("sink", "strategy", "mode"):
-        data = data.get(key) if isinstance(data, Mapping) else None
-    return bool(data == "incremental_merge")
+def _prove_no_overrides(options: RunOptions) -> None:
+    if options.overrides:
+        findings = [
+            Finding(name, "is a campaign's, and this manifest has increments only") for name in options.overrides
+        ]
+        raise ManifestInvalid(
+            "the flags do not fit the manifest", findings=findings, next_step="Leave the named flags out."
+        )
 
 
 def schema_of_any() -> dict[str, Any]:

@@ -195,7 +195,12 @@ def _date(text: str) -> date:
     return date.fromisoformat(text)
 
 
-def _instant(text: str) -> datetime:
+def read_instant(text: str) -> datetime:
+    """A time with its zone, UTC if it names none; a date is its first instant.
+
+    Raises:
+        ValueError, OverflowError: It is no such time.
+    """
     if _DATE.fullmatch(text):
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     if not _INSTANT.fullmatch(text):
@@ -233,7 +238,7 @@ def _integer_step(text: str) -> int:
     return step
 
 
-_READ_BOUND: dict[str, Callable[[str], _Bound]] = {"date": _date, "timestamp": _instant, "integer": _integer}
+_READ_BOUND: dict[str, Callable[[str], _Bound]] = {"date": _date, "timestamp": read_instant, "integer": _integer}
 _READ_STEP: dict[str, Callable[[str], Step | int]] = {
     "date": _date_step,
     "timestamp": _calendar_step,
