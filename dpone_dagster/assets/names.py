@@ -30,7 +30,7 @@ def increment_job_name(spec: RouteSpec) -> str:
 
 def pool_name(spec: CampaignSpec) -> str:
     """The pool that bounds the campaign's lanes over all of its runs."""
-    return f"dpone_{spec.dataset}"
+    return spec.mapping.pool or f"dpone_{spec.dataset}"
 
 
 def partitions_of(spec: CampaignSpec) -> Partitions:

@@ -9,7 +9,6 @@ from pathlib import Path
 from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
-    BackfillPolicy,
     DynamicOut,
     DynamicOutput,
     In,
@@ -25,6 +24,14 @@ from dagster import (
 
 from dpone_dagster.assets.failures import RETRIES, shown_to_dagster
 from dpone_dagster.assets.lane_events import LaneEvents, partition_metadata
+from dpone_dagster.assets.mapped import (
+    backfill_policy,
+    bound_pool,
+    is_mapped,
+    mapping_summary,
+    plan_tags,
+    selected_chunks,
+)
 from dpone_dagster.assets.names import asset_key, campaign_job_name, kinds_of, partitions_of, pool_name
 from dpone_dagster.assets.watchdog import run_is_alive
 from dpone_dagster.campaign.errors import ChunkFailed, StoppedByPeer
@@ -43,8 +50,8 @@ _EVENT_BATCH = ("DAGSTER_EVENT_BATCH_SIZE", "100")
 def build_shadow(spec: CampaignSpec, manifest_path: Path) -> AssetsDefinition:
     """The asset whose partitions are the plan's chunks (or groups of them).
 
-    Steps hand over nothing but their order, so that they need no storage in common. A run of several partitions is one
-    run; runs of different partitions may work side by side.
+    Steps hand over nothing but their order, so that they need no storage in common. Runs of different partitions may
+    work side by side.
 
     Args:
         spec: The campaign.
@@ -56,7 +63,7 @@ def build_shadow(spec: CampaignSpec, manifest_path: Path) -> AssetsDefinition:
         key=asset_key(spec, "shadow"),
         description=f"`{spec.source}` in {spec.plan.count:,} chunks, each loaded once into `{spec.shadow}`.",
         partitions_def=StaticPartitionsDefinition(partitions_of(spec).keys()),
-        backfill_policy=BackfillPolicy.single_run(),
+        backfill_policy=backfill_policy(spec),
         group_name=spec.dataset,
         kinds=kinds_of(spec),
         owners=list(spec.owners),
@@ -74,23 +81,15 @@ def build_shadow(spec: CampaignSpec, manifest_path: Path) -> AssetsDefinition:
     return shadow
 
 
-def selected_chunks(context: OpExecutionContext | AssetExecutionContext, spec: CampaignSpec) -> ChunkSelection:
-    """The chunks of the run's partitions; all of them where the run names none.
-
-    Args:
-        context: Of the step.
-        spec: The campaign.
-
-    Raises:
-        PlanDrift: The run was started with partitions of another campaign.
-    """
-    if not (context.has_partition_key or context.has_partition_key_range):
-        return ChunkSelection.all(spec.plan.count)
-    return ChunkSelection(partitions_of(spec).selection(context.partition_keys))
-
-
 def _prepare_op(spec: CampaignSpec) -> OpDefinition:
-    @op(name=_prepare_name(spec), out=DynamicOut(Nothing), retry_policy=RETRIES)
+    @op(
+        name=_prepare_name(spec),
+        out=DynamicOut(Nothing),
+        # Where a backfill is many runs, those that find no slot wait in the queue, not as processes.
+        pool=pool_name(spec) if spec.mapping.mapped else None,
+        tags=plan_tags(spec),
+        retry_policy=RETRIES,
+    )
     def prepare_campaign(
         context: OpExecutionContext, dpone_connections: DponeConnections
     ) -> Iterator[DynamicOutput[None]]:
@@ -99,10 +98,12 @@ def _prepare_op(spec: CampaignSpec) -> OpDefinition:
         intent: Intent = "run" if context.job_name == campaign_job_name(spec) else "join"
         with shown_to_dagster():
             chosen = selected_chunks(context, spec)
+            bound_pool(context, spec)
             record = prepare(spec, dpone_connections.connector(spec), intent=intent, run_id=context.run_id)
         context.log.info(f"campaign {spec.dataset} is {record.phase}; {chosen.count:,} chunks selected")
-        for lane in range(min(spec.lanes, chosen.count)):
-            yield DynamicOutput(None, mapping_key=str(lane))
+        facts = mapping_summary(context, spec, chosen)
+        for lane in range(1 if is_mapped(context, spec) else min(spec.lanes, chosen.count)):
+            yield DynamicOutput(None, mapping_key=str(lane), metadata=facts)
 
     return prepare_campaign
 
@@ -113,6 +114,7 @@ def _lane_op(spec: CampaignSpec) -> OpDefinition:
         ins={"prepared": In(Nothing)},
         out=Out(Nothing),
         pool=pool_name(spec),
+        tags=plan_tags(spec),
         retry_policy=RETRIES,
     )
     def load_chunks(context: OpExecutionContext, dpone_connections: DponeConnections) -> None:
@@ -124,8 +126,9 @@ def _lane_op(spec: CampaignSpec) -> OpDefinition:
                 prepare(spec, connector, intent="join", run_id=context.run_id)
             lane = int(context.get_mapping_key() or 0)
             worker = Worker(context.run_id, lane, socket.gethostname(), os.getpid())
+            loaded = spec.beside_others() if is_mapped(context, spec) else spec
             with contextlib.closing(LaneEvents(context, spec, connector)) as events:
-                result = load_lane(spec, connector, worker, chosen, events, run_is_alive)
+                result = load_lane(loaded, connector, worker, chosen, events, run_is_alive)
             context.log.info(
                 f"lane {lane}: {result.committed} chunks committed, {result.replayed} of them by their receipt, "
                 f"{result.rows:,} rows, {result.failed} failed"
@@ -160,6 +163,7 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
         name=f"{spec.dataset}_collect",
         ins={"lanes": In(Nothing)},
         out=Out(Nothing),
+        tags=plan_tags(spec),
         retry_policy=RETRIES,
     )
     def collect_chunks(context: AssetExecutionContext, dpone_connections: DponeConnections) -> None:
@@ -176,8 +180,9 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
         with shown_to_dagster():
             groups = chunks_of_each(spec, connector, map(partitions.chunks_of, keys))
             shown = [(key, partition_metadata(spec, chunks)) for key, chunks in zip(keys, groups, strict=True)]
+        mapping = mapping_summary(context, spec, chosen)
         for key, facts in shown:
-            context.add_asset_metadata(facts, asset_key=asset_key(spec, "shadow"), partition_key=key)
+            context.add_asset_metadata({**facts, **mapping}, asset_key=asset_key(spec, "shadow"), partition_key=key)
         os.environ.setdefault(*_EVENT_BATCH)
 
     return collect_chunks

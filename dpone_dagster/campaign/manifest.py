@@ -21,7 +21,8 @@ from dpone_dagster.campaign.deletion import DeleteMode
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, LEASE_TTL_SECONDS
 from dpone_dagster.campaign.manifest_findings import findings_of
-from dpone_dagster.campaign.manifest_rules import HOST_KEYS, cross_findings, host_findings, token_findings
+from dpone_dagster.campaign.manifest_host import HOST_KEYS, host_findings
+from dpone_dagster.campaign.manifest_rules import cross_findings, token_findings
 from dpone_dagster.campaign.manifest_values import (
     a_boolean,
     a_cron,
@@ -32,6 +33,7 @@ from dpone_dagster.campaign.manifest_values import (
     planned,
     with_connection_id,
 )
+from dpone_dagster.campaign.mapping import MOST_ACTIVE, MOST_ITEMS, MappingMode, MappingPolicy
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkKind, ChunkSpec, Plan, infer_kind
 from dpone_dagster.campaign.spec import (
@@ -56,6 +58,7 @@ No = Annotated[Literal[False], BeforeValidator(a_boolean)]
 BadValue = Annotated[
     Literal["fail", "null"], BeforeValidator(null_is_a_word), WithJsonSchema({"enum": ["fail", "null", None]})
 ]
+Pool = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\s\x00]+$")]
 Owner = Annotated[str, Field(pattern=r"^(team:[A-Za-z0-9_]+|[^@\s:]+@[^@\s]+\.[^@\s]+)$")]
 TagKey = Annotated[str, Field(pattern=r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$")]
 TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,63}$")]
@@ -239,12 +242,20 @@ class IncrementBlock(Block):
 
 
 class MappingBlock(Block):
-    """How chunks are spread over runs; the limits are read by the modes of more than one run."""
+    """How a partition backfill is spread over runs."""
 
-    mode: Literal["internal"] = "internal"
-    max_items: int | None = Field(default=None, ge=1, le=200)
-    max_active: int | None = Field(default=None, ge=1, le=64)
-    pool: Name | None = None
+    mode: MappingMode = Field(
+        default="internal",
+        description="`internal`: one run, all lanes. `summary`: at most `max_items` runs, a contiguous range and one "
+        "lane each. `visible`: one run a chunk, at most 200 chunks.",
+    )
+    max_items: int | None = Field(default=None, ge=1, le=MOST_ITEMS, description="Most runs; `summary` needs it.")
+    max_active: int | None = Field(
+        default=None, ge=1, le=MOST_ACTIVE, description="Most lanes at once over all runs; mapped modes need it."
+    )
+    pool: Pool | None = Field(
+        default=None, description="Dagster pool of the lanes; mapped modes need it, `dpone_<dataset>` otherwise."
+    )
 
 
 class DagsterBlock(Block):
@@ -253,6 +264,7 @@ class DagsterBlock(Block):
     lanes: int | None = Field(default=None, ge=1, le=MAX_LANES, description="May only lower `parallel_workers`.")
     max_partitions: int = Field(default=2_000, ge=1, le=10_000, description="Above it a partition is a chunk group.")
     mapping: MappingBlock = Field(default_factory=MappingBlock)
+    automate: bool = Field(default=False, description="Validate, publish and hand over as soon as all is loaded.")
     incremental: IncrementBlock = Field(default_factory=IncrementBlock)
     owners: list[Owner] = Field(default_factory=list)
     tags: dict[TagKey, TagValue] = Field(default_factory=dict)
@@ -267,6 +279,14 @@ class Manifest(Block):
     state: StateBlock | None = None
     dagster: DagsterBlock = Field(default_factory=DagsterBlock)
 
+    @model_validator(mode="after")
+    def _can_be_mapped(self) -> Manifest:
+        mapping = self._mapping()
+        planned(
+            lambda: mapping.prove(Plan(self.sink.strategy.backfill.chunk.spec()).count, self.dagster.max_partitions)
+        )
+        return self
+
     @property
     def dataset(self) -> str:
         """The dataset's name."""
@@ -275,11 +295,15 @@ class Manifest(Block):
     @property
     def notes(self) -> tuple[Finding, ...]:
         """Keys that are accepted and have no effect."""
-        minutes = self.sink.strategy.backfill.lease_ttl_minutes
-        if minutes is None:
-            return ()
-        problem = f"{minutes} is overridden: leases last {LEASE_TTL_SECONDS} s, renewed every {LEASE_RENEW_SECONDS} s"
-        return (Finding("sink.strategy.backfill.lease_ttl_minutes", problem),)
+        minutes, mapping = self.sink.strategy.backfill.lease_ttl_minutes, self.dagster.mapping
+        notes = []
+        if minutes is not None:
+            ttl, renewed = LEASE_TTL_SECONDS, LEASE_RENEW_SECONDS
+            problem = f"{minutes} is overridden: leases last {ttl} s, renewed every {renewed} s"
+            notes.append(Finding("sink.strategy.backfill.lease_ttl_minutes", problem))
+        if mapping.mode == "internal" and mapping.max_items is not None:
+            notes.append(Finding("dagster.mapping.max_items", "has no effect: mode `internal` is one run"))
+        return tuple(notes)
 
     def to_spec(self) -> CampaignSpec:
         """The campaign with every default resolved.
@@ -307,18 +331,23 @@ class Manifest(Block):
             unique_key=tuple(strategy.unique_key),
             chunk=chunk,
             state=self._state(),
-            lanes=host.lanes or backfill.parallel_workers,
+            lanes=self._mapping().lanes(host.lanes or backfill.parallel_workers),
             max_partitions=host.max_partitions,
             retry_policy=backfill.retry_policy,
             on_chunk_failure=backfill.on_chunk_failure,
             drain_timeout_seconds=backfill.drain_timeout_seconds,
             publication=PublicationPolicy(backfill.publication.mode, backfill.publication.artifact_scope),
+            mapping=self._mapping(),
+            automate=host.automate,
             allow_empty=backfill.allow_empty,
             handoff_id=xmin.handoff_id if xmin else None,
             increment=IncrementPolicy(**host.incremental.model_dump()),
             owners=tuple(host.owners),
             tags=host.tags,
         )
+
+    def _mapping(self) -> MappingPolicy:
+        return MappingPolicy(**self.dagster.mapping.model_dump())
 
     def _state(self) -> StatePolicy:
         schema = self.sink.strategy.backfill.state.schema_name

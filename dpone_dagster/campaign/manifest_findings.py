@@ -37,7 +37,7 @@ _ADVICE: Mapping[str, str] = {
     "source.options.xmin_execution.mode": "write `mode: initial` in a campaign, whose increments are set "
     "under `dagster.incremental`; `incremental` goes with `sink.strategy.mode: incremental_merge`",
     "state.atomicity": "write `atomicity: target_atomic`: a receipt commits with its rows",
-    "dagster.mapping.mode": "write `mode: internal`, one run with lanes; mapped modes are not in this version",
+    "dagster.mapping.pool": "name a Dagster pool without spaces, such as dpone_backfill",
     "dagster.owners": "write e-mail addresses or `team:name`",
     "dagster.tags": "use letters, digits, `_`, `-` and `.`, at most 63 of them",
 }

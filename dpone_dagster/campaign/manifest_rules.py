@@ -10,23 +10,18 @@ from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.interval import token_problem
 from dpone_dagster.campaign.wording import nearest, shown
 
-HOST_KEYS = ("airflow", "gitops")
-_HOST_HINTS: Mapping[str, str] = {
-    "mapping": "use `dagster.mapping`",
-    "outlets": "let downstream assets depend on `published_target`",
-    "schedule": "use `dagster.incremental.cron`",
-    "owner": "use `dagster.owners`",
-    "owners": "use `dagster.owners`",
-    "tags": "use `dagster.tags`",
-    "pool": "lanes of a campaign share one Dagster pool by themselves",
-    "retries": "leave it out: `dpone backfill resume` continues from the receipts",
-}
 _DATASET = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _DEEPEST = 32
 _STRATEGY = "sink.strategy"
 _CHUNK = f"{_STRATEGY}.backfill.chunk"
 _XMIN = "source.options"
 _INCREMENTAL = "dagster.incremental"
+_MAPPING = "dagster.mapping"
+_MAPPED_NEEDS = {
+    "max_items": "say how many runs a backfill may be, 1 to 200",
+    "max_active": "say how many lanes may work at once, 1 to 64",
+    "pool": "name a Dagster pool, such as dpone_backfill: its slots bound the lanes of all runs",
+}
 
 
 def loads_once(data: Mapping[Any, Any]) -> bool:
@@ -48,18 +43,6 @@ def token_findings(data: Mapping[Any, Any]) -> list[Finding]:
     return findings
 
 
-def host_findings(data: Mapping[Any, Any]) -> list[Finding]:
-    """Keys of another host, each with what takes its place in Dagster."""
-    findings: list[Finding] = []
-    for key in HOST_KEYS:
-        if key not in data:
-            continue
-        known = list(_hinted(data[key], key, 0))
-        hint = "leave it out: what belongs to the host stands in the `dagster` block"
-        findings += [Finding(path, "belongs to another host", advice) for path, advice in known or [(key, hint)]]
-    return findings
-
-
 def cross_findings(data: Mapping[Any, Any]) -> list[Finding]:
     """Everything that is wrong between keys that are right by themselves."""
     return [
@@ -68,6 +51,7 @@ def cross_findings(data: Mapping[Any, Any]) -> list[Finding]:
         *_columns(data),
         *_one_database(data),
         *_lanes(data),
+        *_mapping(data),
         *_increments(data),
         *_deletes(data),
     ]
@@ -137,6 +121,22 @@ def _lanes(data: Mapping[Any, Any]) -> Iterator[Finding]:
         )
 
 
+def _mapping(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    mode, items, active = (at(data, f"{_MAPPING}.{key}") for key in ("mode", "max_items", "max_active"))
+    if isinstance(items, int) and isinstance(active, int) and active > items > 0:
+        yield Finding(f"{_MAPPING}.max_active", f"{active} is above max_items {items}", "write at most as many")
+    if mode not in ("summary", "visible"):
+        return
+    for key, advice in _MAPPED_NEEDS.items():
+        if at(data, f"{_MAPPING}.{key}") is None and (key != "max_items" or mode == "summary"):
+            yield Finding(f"{_MAPPING}.{key}", f"is missing beside mode: {mode}", advice)
+    path = f"{_STRATEGY}.backfill.parallel_workers"
+    workers = at(data, path)
+    if isinstance(workers, int) and workers > 1:
+        advice = "write `parallel_workers: 1`: a mapped run has one lane, and `max_active` says how many work at once"
+        yield Finding(path, f"{workers} lanes a run would multiply with the runs of mapping mode {mode}", advice)
+
+
 def _increments(data: Mapping[Any, Any]) -> Iterator[Finding]:
     strategy, handoff = at(data, f"{_XMIN}.incremental_strategy"), at(data, f"{_XMIN}.xmin_execution")
     whole = (
@@ -193,13 +193,3 @@ def _texts(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
     elif depth < _DEEPEST and isinstance(value, list):
         for number, inner in enumerate(value):
             yield from _texts(inner, f"{path}.{number}", depth + 1)
-
-
-def _hinted(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
-    if depth >= _DEEPEST or not isinstance(value, Mapping):
-        return
-    for key, inner in value.items():
-        if key in _HOST_HINTS:
-            yield f"{path}.{key}", _HOST_HINTS[key]
-        else:
-            yield from _hinted(inner, f"{path}.{key}", depth + 1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dpone_dagster.campaign.contract import ColumnContract, ColumnOption
 from dpone_dagster.campaign.deletion import DeleteMode
 from dpone_dagster.campaign.identity import run_key_of, sha256_of
+from dpone_dagster.campaign.mapping import MappingPolicy
 from dpone_dagster.campaign.names import TableRef, backup_name, shadow_name
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
 
@@ -96,7 +97,12 @@ class RouteSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignSpec(RouteSpec):
-    """Everything that the use cases need to know of one campaign's manifest."""
+    """Everything that the use cases need to know of one campaign's manifest.
+
+    Attributes:
+        on_chunk_failure: Whether a failed chunk stops the whole campaign, the run that it belongs to, or nothing.
+        automate: Whether Dagster starts each step after the load by itself.
+    """
 
     backfill_id: str | None
     source_columns: tuple[str, ...] | None
@@ -104,9 +110,11 @@ class CampaignSpec(RouteSpec):
     chunk: ChunkSpec
     max_partitions: int = 2_000
     retry_policy: RetryPolicy = "non_committed"
-    on_chunk_failure: Literal["stop", "continue"] = "stop"
+    on_chunk_failure: Literal["stop", "stop_run", "continue"] = "stop"
     drain_timeout_seconds: int = 300
     publication: PublicationPolicy = field(default_factory=PublicationPolicy)
+    mapping: MappingPolicy = field(default_factory=MappingPolicy)
+    automate: bool = False
 
     @property
     def code_version(self) -> str:
@@ -146,18 +154,27 @@ class CampaignSpec(RouteSpec):
         """What the live table is called after the swap."""
         return self.target.sibling(backup_name(self.target, self.run_key))
 
+    def beside_others(self) -> CampaignSpec:
+        """The campaign as one of several mapped runs loads it: its failed chunk stops it, and none of the others."""
+        return replace(self, on_chunk_failure="stop_run") if self.on_chunk_failure == "stop" else self
+
+    @property
+    def plan_digest(self) -> str:
+        """What is loaded as far as the manifest alone tells, before any catalog is read."""
+        return sha256_of(self._planned())
+
     def plan_hash(self, contract: ColumnContract) -> str:
         """What is loaded: chunks, source, target, key and columns."""
-        return sha256_of(
-            {
-                "chunk": self.chunk.as_dict(),
-                "source": str(self.source),
-                "source_columns": None if self.source_columns is None else list(self.source_columns),
-                "target": str(self.target),
-                "unique_key": list(self.unique_key),
-                "contract": contract.sha256,
-            }
-        )
+        return sha256_of({**self._planned(), "contract": contract.sha256})
+
+    def _planned(self) -> dict[str, object]:
+        return {
+            "chunk": self.chunk.as_dict(),
+            "source": str(self.source),
+            "source_columns": None if self.source_columns is None else list(self.source_columns),
+            "target": str(self.target),
+            "unique_key": list(self.unique_key),
+        }
 
     def config_hash(self, contract: ColumnContract) -> str:
         """How it is loaded. Lanes and retry policy are left out: they change nothing about the result."""

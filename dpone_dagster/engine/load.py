@@ -167,7 +167,8 @@ def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObse
         sessions.fail(error, stop=stop)
         observer.failed(chunk, error)
         result.failed += 1
-        result.stopped = f"chunk {chunk.index} failed: {error.code}" if stop else None
+        goes_on = sessions.spec.on_chunk_failure == "continue" and not stop
+        result.stopped = None if goes_on else f"chunk {chunk.index} failed: {error.code}"
         return
     reach("after_ledger", chunk.index)
     observer.committed(chunk, done.receipt, time.monotonic() - started, replayed=done.replayed)

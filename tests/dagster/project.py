@@ -47,6 +47,10 @@ class Project:
     instance: DagsterInstance
 
     @property
+    def dataset(self) -> str:
+        return self.orders.spec.dataset
+
+    @property
     def keys(self) -> list[str]:
         return partitions_of(self.orders.spec).keys()
 
@@ -73,7 +77,7 @@ class Project:
         if again is not None:
             options = ReexecutionOptions.from_failure(again, self.instance)
             return run_job(self.instance, self.manifest, job, reexecution_options=options)
-        chosen = [AssetKey(["orders", name]) for name in assets] or None
+        chosen = [AssetKey([self.dataset, name]) for name in assets] or None
         return run_job(self.instance, self.manifest, job, asset_selection=chosen, tags=dict(tags or {}))
 
     def materialize(self, first: str, last: str | None = None) -> JobExecutionResult:
@@ -83,14 +87,14 @@ class Project:
 
     def statuses(self) -> dict[str, str]:
         """Each partition's status as the UI shows it; those that nothing is known of are left out."""
-        shadow = AssetKey(["orders", "shadow"])
+        shadow = AssetKey([self.dataset, "shadow"])
         partitions = build_repository(str(self.manifest)).asset_graph.get(shadow).partitions_def
         found = self.instance.get_status_by_partition(shadow, self.keys, partitions)
         return {key: status.value for key, status in (found or {}).items() if status is not None}
 
     def last_materializations(self, name: str = "shadow") -> dict[str | None, dict[str, Any]]:
         """Metadata of the newest materialization, a partition each."""
-        key = AssetKey(["orders", name])
+        key = AssetKey([self.dataset, name])
         records = self.instance.fetch_materializations(key, limit=10_000, ascending=True).records
         return {
             record.partition_key: {name: value.value for name, value in record.asset_materialization.metadata.items()}

@@ -166,3 +166,25 @@ def test_the_packaged_settings_free_the_slots_of_dead_runs(instance: DagsterInst
     pools = instance.get_concurrency_config().pool_config
     assert pools.pool_granularity is not None
     assert (pools.pool_granularity.value, pools.default_pool_limit) == ("op", 64)
+
+
+MAPPING = {"max_items": 3, "max_active": 2, "pool": "dpone_backfill"}
+
+
+@pytest.mark.parametrize(("mode", "per_run"), [("summary", 3), ("visible", 1)])
+def test_a_mapped_backfill_is_several_runs_within_one_pool(
+    folder: Path, manifest: dict[str, Any], mode: str, per_run: int
+) -> None:
+    manifest["sink"]["strategy"]["backfill"]["parallel_workers"] = 1
+    manifest["dagster"] = {"mapping": {**MAPPING, "mode": mode, "max_items": 3 if mode == "summary" else 8}}
+    write(folder, "orders", manifest)
+    defs = build_defs({}, folder)
+    policy = graph(defs).get(AssetKey(["orders", "shadow"])).backfill_policy
+    assert policy is not None
+    assert policy.max_partitions_per_run == per_run
+    job = defs.resolve_job_def("orders_campaign")
+    pools = {node.name: node.pool for node in job.all_node_defs if hasattr(node, "pool")}
+    # A run that finds no slot for its first step waits in the queue.
+    assert pools["orders_prepare"] == pools["orders_lane"] == "dpone_backfill"
+    # The campaign's own job is one run, and has all lanes.
+    assert configuration(job.executor_def)["max_concurrent"] == 3

@@ -202,7 +202,10 @@ def test_without_xmin_there_is_no_handoff() -> None:
         ({"sink__strategy__mode": "incremental_merge"}, "sink.strategy.mode", "dagster.incremental"),
         ({"source__type": "mysql"}, "source.type", "type: postgres"),
         ({"sink__type": "clickhouse"}, "sink.type", "type: mssql"),
-        ({"dagster__mapping__mode": "summary"}, "dagster.mapping.mode", "mode: internal"),
+        ({"dagster__mapping__mode": "all"}, "dagster.mapping.mode", "`internal`, `visible` or `summary`"),
+        ({"dagster__mapping__pool": ""}, "dagster.mapping.pool", "such as dpone_backfill"),
+        ({"dagster__mapping__max_items": 201}, "dagster.mapping.max_items", "from 1 to 200"),
+        ({"dagster__mapping__max_active": 65}, "dagster.mapping.max_active", "from 1 to 64"),
         (
             {"source__options__xmin_execution__mode": "incremental"},
             "source.options.xmin_execution.mode",
@@ -334,14 +337,17 @@ def test_tokens_are_refused_where_they_stand_and_nothing_else_is_said_about_them
 
 def test_keys_of_another_host_are_refused_with_what_takes_their_place() -> None:
     blocks = {
-        "airflow": {"execution": {"outlets": ["x"]}},
+        "airflow": {"execution": {"outlets": ["x"], "catchup": True}, "max_active_runs": 1},
         "gitops": {"airflow": {"mapping": {"mode": "summary", "pool": "p"}}},
     }
     assert {finding.path: finding.advice for finding in refused(changed(**blocks)).findings} == {
         "airflow.execution.outlets": "let downstream assets depend on `published_target`",
+        "airflow.execution.catchup": "leave it out: *Materialize missing*, or `dpone backfill resume`, catches up on "
+        "what is missing",
+        "airflow.max_active_runs": "use `dagster.mapping.max_active`",
         "gitops.airflow.mapping": "use `dagster.mapping`",
     }
-    assert only_finding(changed(airflow={"dag_id": "x"})).path == "airflow"
+    assert only_finding(changed(airflow={"dag": "x"})).path == "airflow"
 
 
 def test_all_findings_come_at_once() -> None:
