@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dagster import AssetKey, AssetsDefinition, Definitions
 
+from dpone_dagster.assets.automation import automation_sensor
 from dpone_dagster.assets.incremental import build_incremental
 from dpone_dagster.assets.names import asset_key
 from dpone_dagster.assets.publication import build_published_target, build_validated_shadow, build_xmin_handoff
@@ -64,8 +65,13 @@ def build_initial_load(spec: CampaignSpec, manifest_path: Path, connections: Dpo
     ]
     if spec.handoff_id is not None:
         assets.append(build_xmin_handoff(spec))
-    jobs = [campaign_job(spec, executor_for([spec], os.environ))]
-    return Definitions(assets=assets, jobs=jobs, resources={RESOURCE_NAME: connections})
+    after_shadow = [one.key for one in assets[1:]]
+    return Definitions(
+        assets=assets,
+        jobs=[campaign_job(spec, executor_for([spec], os.environ))],
+        sensors=[automation_sensor(spec, after_shadow)] if spec.automate else [],
+        resources={RESOURCE_NAME: connections},
+    )
 
 
 def build_increments(spec: RouteSpec, handoff: AssetKey | None, connections: DponeConnections) -> Definitions:

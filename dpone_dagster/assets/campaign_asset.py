@@ -14,11 +14,13 @@ from dagster import (
     asset,
 )
 
+from dpone_dagster.assets.automation import when_its_turn_comes
 from dpone_dagster.assets.failures import RETRIES
 from dpone_dagster.assets.names import AssetName, asset_key, kinds_of
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.campaign.spec import RouteSpec
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
+AUTOMATED: tuple[AssetName, ...] = ("validated_shadow", "published_target", "xmin_handoff")
 Events = Iterator[AssetCheckResult | MaterializeResult[None]]
 
 
@@ -47,6 +49,9 @@ def campaign_asset(
         owners=list(spec.owners),
         tags=spec.tags,
         retry_policy=RETRIES,
+        automation_condition=when_its_turn_comes(spec)
+        if isinstance(spec, CampaignSpec) and name in AUTOMATED
+        else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -16,11 +17,13 @@ from dpone_dagster.campaign.errors import (
     PublicationBlocked,
     ValidationBlocked,
 )
-from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.campaign.ledger import Phase, Worker
 from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.increment import increment_gate, run_increment
 from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.load import LaneResult, load_lane
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import validate
@@ -133,6 +136,24 @@ def test_a_known_failure_stops_the_campaign_by_default(orders: Orders) -> None:
     assert (result.committed, result.failed) == (0, 1)
     assert result.stopped is not None
     assert status(orders.spec, orders.connector).progress.pending == 7
+
+
+def test_a_failed_chunk_of_a_mapped_run_stops_that_run_and_none_of_the_others(orders: Orders) -> None:
+    orders.on_source("ALTER TABLE public.orders ALTER amount TYPE numeric")
+    orders.on_source("UPDATE public.orders SET amount = 1.2367 WHERE id < '20000000-0000-0000-0000-000000000000'")
+    prepare(orders.spec, orders.connector, intent="join", run_id="run-1")
+    mapped = orders.spec.beside_others()
+
+    def load_chunks(start: int, stop: int, run_id: str) -> LaneResult:
+        worker = Worker(run_id, 0, "testhost", os.getpid())
+        return load_lane(mapped, orders.connector, worker, ChunkSelection(((start, stop),)), Seen())
+
+    first = load_chunks(0, 4, "run-1")
+    assert (first.committed, first.failed) == (0, 1)
+    assert first.stopped == "chunk 0 failed: VALUE_NOT_REPRESENTABLE"
+    second = load_chunks(4, 8, "run-2")
+    assert (second.committed, second.failed, second.stopped) == (4, 0, None)
+    assert status(orders.spec, orders.connector).progress.pending == 3
 
 
 def test_publishing_an_unvalidated_shadow_is_refused(orders: Orders) -> None:
