@@ -20,6 +20,7 @@ from demo.reader import Observations, Reader, State
 from demo.target import DemoTarget
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import DponeError, Interrupted
+from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.campaign_run import RunOutcome, run_campaign
 from dpone_dagster.cli.dagster_run import JobEnd, JobRequest, run_job
 from dpone_dagster.cli.looking import open_campaign
@@ -117,7 +118,7 @@ def _run(demo: Demo, target: DemoTarget) -> None:
     _introduce(demo, target)
     reader = Reader(target.look())
     with demo.stage(f"dpone backfill run {place.manifest} --execute, while a reader polls the live table"):
-        outcome = run_campaign(place.manifest, "run")
+        outcome = run_campaign(Asked(place.manifest), "run")
     _judge_campaign(demo, outcome)
     _judge_reader(demo, reader.stop())
     dataset = outcome.status.spec.dataset
@@ -182,7 +183,7 @@ def _increment_numbers(dataset: str) -> dict[str, object]:
 
 
 def _digests(place: Place) -> tuple[str, str]:
-    spec, connector = open_campaign(place.manifest)
+    spec, connector = open_campaign(Asked(place.manifest))
     with source_session(connector, "demo") as source, target_session(connector, "demo") as target:
         contract = ColumnContract.from_dict(existing_campaign(spec, target).contract)
         return source.content_digest(spec.source, contract), target.tables.content_digest(spec.target, contract)

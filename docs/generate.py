@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from docs.answers import ANSWERS, schema_name, schema_of
+from docs.commands import commands_page
 from dpone_dagster import faultpoints
 from dpone_dagster.campaign import errors
 from dpone_dagster.campaign.increment_manifest import IncrementManifest
@@ -25,7 +28,9 @@ _EXIT_CODES = (
 
 def pages() -> Mapping[str, str]:
     """Every generated page by its file name."""
-    return {"errors.md": _errors(), "manifest.md": _manifest(), "faults.md": _faults()}
+    texts = {"errors.md": _errors(), "manifest.md": _manifest(), "faults.md": _faults(), "cli.md": commands_page()}
+    schemas = {f"schemas/{schema_name(words)}": json.dumps(schema_of(words), indent=2) + "\n" for words in ANSWERS}
+    return {**texts, **schemas}
 
 
 def _errors() -> str:
@@ -153,7 +158,9 @@ def _cell(text: str) -> str:
 def main() -> None:
     """Write the pages."""
     for name, text in pages().items():
-        (FOLDER / name).write_text(text)
+        page = FOLDER / name
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text)
 
 
 if __name__ == "__main__":

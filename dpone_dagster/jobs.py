@@ -13,7 +13,7 @@ from dagster._core.storage.tags import (
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
 )
 
-from dpone_dagster.assets.names import asset_key, campaign_job_name, increment_job_name, partitions_of
+from dpone_dagster.assets.names import asset_key, campaign_job_name, increment_job_name, partitions_of, retry_job_name
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
@@ -71,6 +71,22 @@ def campaign_job(spec: CampaignSpec, executor: ExecutorDefinition) -> Unresolved
             ASSET_PARTITION_RANGE_START_TAG: keys[0],
             ASSET_PARTITION_RANGE_END_TAG: keys[-1],
         },
+        executor_def=executor,
+    )
+
+
+def retry_job(spec: CampaignSpec, executor: ExecutorDefinition) -> UnresolvedAssetJobDefinition:
+    """Failed chunks again; its run names no partition, so that none is shown as loaded that is not.
+
+    Args:
+        spec: The campaign; its retry policy is `failed_only`.
+        executor: Where its steps run.
+    """
+    return define_asset_job(
+        retry_job_name(spec),
+        selection=AssetSelection.assets(asset_key(spec, "shadow")),
+        description=f"Load the failed chunks of `{spec.source}` again.",
+        run_tags=RUN_RETRIES,
         executor_def=executor,
     )
 

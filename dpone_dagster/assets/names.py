@@ -23,6 +23,11 @@ def campaign_job_name(spec: CampaignSpec) -> str:
     return f"{spec.dataset}_campaign"
 
 
+def retry_job_name(spec: CampaignSpec) -> str:
+    """The job that loads failed chunks again, and nothing else."""
+    return f"{spec.dataset}_retry_failed"
+
+
 def increment_job_name(spec: RouteSpec) -> str:
     """The job that runs one increment."""
     return f"{spec.dataset}_increment"

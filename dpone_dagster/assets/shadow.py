@@ -32,13 +32,20 @@ from dpone_dagster.assets.mapped import (
     plan_tags,
     selected_chunks,
 )
-from dpone_dagster.assets.names import asset_key, campaign_job_name, kinds_of, partitions_of, pool_name
+from dpone_dagster.assets.names import (
+    asset_key,
+    campaign_job_name,
+    kinds_of,
+    partitions_of,
+    pool_name,
+    retry_job_name,
+)
 from dpone_dagster.assets.watchdog import run_is_alive
 from dpone_dagster.campaign.errors import ChunkFailed, StoppedByPeer
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.engine.load import LaneResult, chunks_of_each, collect, load_lane
+from dpone_dagster.engine.load import LaneResult, chunks_of_each, collect, collect_retried, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
 from dpone_dagster.ports.target import Connector
 from dpone_dagster.resources.connections import DponeConnections
@@ -171,7 +178,10 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
         with shown_to_dagster():
             chosen = selected_chunks(context, spec)
             connector = dpone_connections.connector(spec)
-            collect(spec, connector, chosen)
+            if context.run.job_name == retry_job_name(spec):
+                collect_retried(spec, connector)
+            else:
+                collect(spec, connector, chosen)
         if not (context.has_partition_key or context.has_partition_key_range):
             return  # started for the whole plan without naming partitions: the lanes' own events stand
         # Dagster records every partition of the run again, and would hide the lanes' metadata behind none.

@@ -40,7 +40,7 @@ class DponeError(Exception):
     code: ClassVar[str] = "DPONE_ERROR"
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
-    next_step: ClassVar[str] = "Run `dpone backfill doctor` with the manifest."
+    next_step: ClassVar[str] = "Run `dpone backfill doctor MANIFEST`."
 
     def __init__(self, message: str, *, findings: Sequence[Finding] = (), next_step: str | None = None) -> None:
         super().__init__(message)
@@ -81,6 +81,13 @@ class ManifestInvalid(Refused):
 
     code = "MANIFEST_INVALID"
     next_step = "Correct the manifest at the named paths; `dpone manifest schema` prints the JSON Schema."
+
+
+class IntervalInvalid(Refused):
+    """A time of the run's interval, by flag or variable, is no time, or the interval ends before it starts."""
+
+    code = "INTERVAL_INVALID"
+    next_step = "Correct the named times: --interval-start, --interval-end, --execution-date, or their variables."
 
 
 class TooManyChunks(Refused):
@@ -278,7 +285,7 @@ class FaultInjected(DponeError):
     """A test asked for a failure at this fault point by DPONE_FAULT."""
 
     code = "FAULT_INJECTED"
-    next_step = "Unset DPONE_FAULT, then run `dpone backfill resume` with the manifest."
+    next_step = "Unset DPONE_FAULT, then run `dpone backfill resume MANIFEST`."
 
 
 class CampaignRolledBack(Refused):

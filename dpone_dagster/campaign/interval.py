@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from dpone_dagster.campaign.errors import Finding, Refused
+from dpone_dagster.campaign.errors import Finding, IntervalInvalid
 from dpone_dagster.campaign.plan import read_instant
 from dpone_dagster.campaign.wording import shown
 
@@ -50,7 +50,7 @@ class Interval:
         try_number: Of the host.
 
     Raises:
-        Refused: It ends before it starts.
+        IntervalInvalid: It ends before it starts.
     """
 
     start: datetime | None = None
@@ -65,7 +65,7 @@ class Interval:
         ends = [moment.astimezone(UTC) for moment in (self.start, self.end) if moment is not None]
         if self.start and self.end and ends[1] < ends[0]:
             problem = f"the interval ends at {self.end.isoformat()}, before it starts at {self.start.isoformat()}"
-            raise Refused(problem, next_step="Correct --interval-start or --interval-end.")
+            raise IntervalInvalid(problem)
 
     @property
     def named(self) -> datetime | None:
@@ -107,7 +107,7 @@ def read_interval(flags: Mapping[str, str | None], environ: Mapping[str, str]) -
         environ: The process's environment.
 
     Raises:
-        Refused: Texts that are no times, all of them, or an end before the start.
+        IntervalInvalid: Texts that are no times, all of them, or an end before the start.
     """
     texts: dict[str, str] = {}
     findings: list[Finding] = []
@@ -125,7 +125,7 @@ def read_interval(flags: Mapping[str, str | None], environ: Mapping[str, str]) -
         except (ValueError, OverflowError):
             findings.append(Finding(variable if flag is None else FLAGS[name], f"found {shown(text)}", _TIME_FORM))
     if findings:
-        raise Refused("the run's interval cannot be read", findings=findings, next_step="Correct the named times.")
+        raise IntervalInvalid("the run's interval cannot be read", findings=findings)
     return Interval(
         **times, dag_id=texts.get("dag_id"), dag_run_id=texts.get("dag_run_id"), try_number=texts.get("try_number")
     )

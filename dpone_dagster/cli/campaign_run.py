@@ -7,17 +7,31 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from dpone_dagster.cli.dagster_run import JobRequest
 
 from dpone_dagster.campaign.errors import ChunkFailed, Interrupted, StoppedByPeer, ValidationBlocked
-from dpone_dagster.campaign.ledger import CampaignRecord, Phase
+from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.cli.asked import Asked
+from dpone_dagster.cli.evidence import evidence_path, put_evidence
 from dpone_dagster.cli.failures import Failure, advice_of
-from dpone_dagster.cli.looking import headline, open_campaign, operator, report_of, window_notes
+from dpone_dagster.cli.looking import (
+    backfill_dict,
+    headline,
+    open_campaign,
+    operator,
+    report_of,
+    window_notes,
+)
 from dpone_dagster.cli.report import Report, Table, command, pasteable
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.engine.prepare import prepare
+from dpone_dagster.ports.target import Connector
+from dpone_dagster.settings import load_route
 
 Intent = Literal["run", "resume"]
 _FOLLOWS_FROM_A_CHUNK = (ChunkFailed.code, StoppedByPeer.code)
@@ -33,6 +47,7 @@ class RunOutcome:
         log: Where Dagster's own output is; None likewise.
         seconds: From the command to the end.
         status: The campaign afterwards.
+        selected: How many chunks were asked for.
         failures: What went wrong.
     """
 
@@ -41,14 +56,22 @@ class RunOutcome:
     log: Path | None
     seconds: float
     status: CampaignStatus
+    selected: int
     failures: tuple[Failure, ...] = ()
 
+    @property
+    def word(self) -> str:
+        """The outcome of the operation, which is not that of the campaign."""
+        if self.run_id is None:
+            return "nothing_to_do"
+        return "succeeded" if self.success else "failed"
 
-def run_campaign(manifest: Path, intent: Intent) -> RunOutcome:
+
+def run_campaign(manifest: Asked, intent: Intent) -> RunOutcome:
     """Take a campaign from where it is to its end, as one Dagster run of this process and its lanes.
 
     Args:
-        manifest: The manifest's file.
+        manifest: What is asked for.
         intent: `run` starts or continues; `resume` also takes up a cancelled campaign.
 
     Raises:
@@ -58,23 +81,48 @@ def run_campaign(manifest: Path, intent: Intent) -> RunOutcome:
     """
     started = time.monotonic()
     spec, connector = open_campaign(manifest)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)  # a shell may have passed on an ignored SIGINT
+    let_signals_interrupt()
     record = prepare(spec, connector, intent=intent, run_id=operator())
     if _finished(spec, record):
-        return RunOutcome(True, None, None, time.monotonic() - started, inspect.status(spec, connector))
+        status = inspect.status(spec, connector)
+        return RunOutcome(True, None, None, time.monotonic() - started, status, spec.plan.count)
 
-    from dpone_dagster.cli.dagster_run import JobRequest, run_job
+    from dpone_dagster.cli.dagster_run import JobRequest
+
+    request = JobRequest(manifest.path.resolve(), f"{spec.dataset}_campaign", intent, options=manifest.options)
+    return run_shown(spec, connector, request, spec.plan.count)
+
+
+def run_shown(spec: CampaignSpec, connector: Connector, request: JobRequest, selected: int) -> RunOutcome:
+    """Execute a job of the campaign and show its progress meanwhile.
+
+    Args:
+        spec: The campaign.
+        connector: Opens its connections.
+        request: The job.
+        selected: How many chunks it is to load.
+
+    Raises:
+        Interrupted: SIGINT or SIGTERM; the lanes have given their chunks back.
+    """
+    from dpone_dagster.cli.dagster_run import run_job
     from dpone_dagster.cli.display import show_on, watching
     from dpone_dagster.cli.terminal import own_stderr
 
+    started = time.monotonic()
     with own_stderr() as terminal, watching(spec, connector, show_on(spec, terminal)):
-        end = run_job(JobRequest(manifest.resolve(), f"{spec.dataset}_campaign", intent))
+        end = run_job(request)
     if end.interrupted:
         raise Interrupted(f"run {end.run_id} of {spec.dataset} was told to stop; what is committed stays committed")
     status = inspect.status(spec, connector)
     failures = () if end.success else _failures(status, end.failures)
-    return RunOutcome(end.success, end.run_id, end.log, time.monotonic() - started, status, failures)
+    return RunOutcome(end.success, end.run_id, end.log, time.monotonic() - started, status, selected, failures)
+
+
+def let_signals_interrupt() -> None:
+    """A shell may have passed on an ignored SIGINT."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def _finished(spec: CampaignSpec, record: CampaignRecord) -> bool:
@@ -92,39 +140,68 @@ def _failures(status: CampaignStatus, steps: tuple[Failure, ...]) -> tuple[Failu
     return (*chunks, *checks, *(step for step in steps if step.code not in known))
 
 
-def run_report(manifest: Path, intent: Intent) -> Report:
+def run_anything(manifest: Asked) -> Report:
+    """Do what the manifest is for: its campaign, or one increment."""
+    if isinstance(load_route(manifest.path, manifest.options), CampaignSpec):
+        return run_report(manifest, "run")
+    from dpone_dagster.cli.increment_run import increment_report
+
+    return increment_report(manifest, "policy")
+
+
+def run_report(manifest: Asked, intent: Intent) -> Report:
     """Run a campaign and report what it came to."""
-    outcome = run_campaign(manifest, intent)
-    return outcome_report(outcome, manifest)
+    return outcome_report(run_campaign(manifest, intent), manifest)
 
 
-def outcome_report(outcome: RunOutcome, manifest: Path) -> Report:
-    """An outcome as a report."""
+def outcome_report(outcome: RunOutcome, manifest: Asked) -> Report:
+    """An outcome as a report, which is also left as evidence."""
     status = report_of(outcome.status, manifest)
     failures = [{**f.as_dict(), "next_step": pasteable(f.advice, manifest)} for f in outcome.failures]
-    run: Mapping[str, object] = {
+    evidence = evidence_path(manifest, outcome.status.spec.run_key)
+    run: dict[str, object] = {
         "outcome": "done" if outcome.success else "failed",
         "run_id": outcome.run_id,
         "log": str(outcome.log) if outcome.log else None,
+        "evidence": str(evidence) if outcome.run_id else None,
         "seconds": round(outcome.seconds, 1),
         "failures": failures,
+        **status.data,
     }
+    operation = {"operation_status": outcome.word, "selected_chunks": outcome.selected}
+    run["backfill"] = {**backfill_dict(outcome.status, manifest), **operation}
     tables = status.tables[:1]
     if failures:
         rows = tuple((f["place"], f["code"], f["message"], f["next_step"]) for f in failures)
         tables = (Table(("where", "code", "what", "advice"), rows),)
-    next_commands = (command("backfill", "status", manifest),) if outcome.success else status.next_commands
     return Report(
         headline=_outcome_line(outcome),
-        data={**run, **status.data},
+        heartbeat=status.heartbeat,
+        data=run,
         tables=tables,
-        notes=(
-            *window_notes(outcome.status.spec, manifest),
-            *((f"Dagster's log: {outcome.log}",) if outcome.log else ()),
-        ),
-        next_commands=next_commands,
+        notes=(*window_notes(outcome.status.spec, manifest), *_files(outcome, evidence, run)),
+        next_commands=_next_commands(outcome, status, manifest),
         exit_code=0 if outcome.success else 1,
     )
+
+
+def _files(outcome: RunOutcome, evidence: Path, facts: Mapping[str, object]) -> tuple[str, ...]:
+    """Where log and evidence are; a run that is done stays done where its evidence cannot be written."""
+    if outcome.run_id is None:
+        return ()
+    try:
+        put_evidence(evidence, facts)
+        left = f"Evidence: {evidence}"
+    except OSError as error:
+        left = f"The evidence could not be written to {evidence}: {error.strerror}"
+    return f"Dagster's log: {outcome.log}", left
+
+
+def _next_commands(outcome: RunOutcome, status: Report, manifest: Asked) -> tuple[str, ...]:
+    if outcome.success and outcome.status.phase in FINISHED:
+        return (command("backfill", "status", manifest),)
+    # The advice may be a sentence, which stands among the notes; a failure ends with a command all the same.
+    return status.next_commands or (command("backfill", "doctor", manifest),)
 
 
 def _outcome_line(outcome: RunOutcome) -> str:

@@ -14,22 +14,28 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 from dagster import (
     DagsterEvent,
     DagsterEventType,
     DagsterInstance,
     DagsterRunStatus,
+    Definitions,
     JobDefinition,
     RunsFilter,
     build_reconstructable_job,
     execute_job,
 )
 
+from dpone_dagster.assets.names import retry_job_name
 from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions
+from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign_definitions import build_manifest
 from dpone_dagster.cli.failures import Failure, advice_of
 from dpone_dagster.cli.terminal import output_to
+from dpone_dagster.jobs import executor_for, retry_job
 from dpone_dagster.settings import load_route, project_root
 
 DEFAULT_HOME = Path(".dpone/dagster")
@@ -49,15 +55,17 @@ class JobRequest:
 
     Attributes:
         manifest: Absolute path, for the lanes are other processes.
-        job: `<dataset>_campaign` or `<dataset>_increment`.
+        job: `<dataset>_campaign`, `<dataset>_retry_failed` or `<dataset>_increment`.
         command: `run`, `resume`, …: why there is a run; shown as a tag of it.
         run_config: Of its steps.
+        options: What the manifest is read with, in the lanes too.
     """
 
     manifest: Path
     job: str
     command: str
     run_config: Mapping[str, object] | None = None
+    options: RunOptions = AS_WRITTEN
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ def run_job(request: JobRequest) -> JobEnd:
     mine = {_HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
     with output_to(log), _instance() as instance, _interrupts(instance, mine) as interrupted:
         _close_dead_runs(instance, request.job)
-        arguments = {"manifest": str(request.manifest), "job": request.job}
+        arguments = {"manifest": str(request.manifest), "job": request.job, "options": request.options.as_dict()}
         job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)
         tags = {**_TAGS, _COMMAND_TAG: request.command, **mine}
         with execute_job(job, instance, tags=tags, run_config=request.run_config) as result:
@@ -100,14 +108,21 @@ def run_job(request: JobRequest) -> JobEnd:
             return JobEnd(result.run_id, result.success, interrupted(), log, failures, facts)
 
 
-def build_job(manifest: str, job: str) -> JobDefinition:
+def build_job(manifest: str, job: str, options: Mapping[str, Any]) -> JobDefinition:
     """The job of a manifest; every step process builds it anew by this function.
 
     Args:
         manifest: Path of the manifest.
         job: Its name.
+        options: What the manifest is read with.
     """
-    return build_manifest(load_route(Path(manifest)), Path(manifest)).resolve_job_def(job)
+    spec = load_route(Path(manifest), RunOptions.from_dict(options))
+    definitions = build_manifest(spec, Path(manifest))
+    if isinstance(spec, CampaignSpec) and job == retry_job_name(spec):
+        # Not among the project's own jobs: without the flags' retry policy it would load every chunk.
+        retry = retry_job(spec, executor_for([spec], os.environ))
+        definitions = Definitions.merge(definitions, Definitions(jobs=[retry]))
+    return definitions.resolve_job_def(job)
 
 
 def prepare_home() -> Path:

@@ -53,11 +53,12 @@ class Sample:
         if self.progress.failed:
             parts.append(f"{self.progress.failed} failed")
         if self.eta_seconds:
-            parts.append(f"{_clock(self.eta_seconds)} to go")
+            parts.append(f"{clock(self.eta_seconds)} to go")
         return ", ".join(parts)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds."""
     whole = round(seconds)
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"

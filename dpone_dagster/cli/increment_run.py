@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 from dpone_dagster.campaign.errors import CampaignActive, Interrupted
+from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_route
 from dpone_dagster.cli.report import Report, Table, command, pasteable
 from dpone_dagster.engine.apply import Compare
 from dpone_dagster.engine.increment import prove_gate
 
 
-def increment_report(manifest: Path, compare: Compare) -> Report:
+def increment_report(manifest: Asked, compare: Compare) -> Report:
     """Run one increment as a Dagster run of this process, and report what it came to.
 
     Args:
@@ -33,7 +33,7 @@ def increment_report(manifest: Path, compare: Compare) -> Report:
     from dpone_dagster.cli.dagster_run import JobRequest, run_job
 
     job = f"{spec.dataset}_increment"
-    end = run_job(JobRequest(manifest.resolve(), job, "increment", comparing(spec, compare)))
+    end = run_job(JobRequest(manifest.path.resolve(), job, "increment", comparing(spec, compare), manifest.options))
     if end.interrupted:
         raise Interrupted(f"run {end.run_id} of {spec.dataset} was told to stop; its transaction was rolled back")
     failures = [{**f.as_dict(), "next_step": pasteable(f.advice, manifest)} for f in end.failures]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from pathlib import Path
 
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
+from dpone_dagster.cli.asked import Asked
+from dpone_dagster.cli.display import clock
 from dpone_dagster.cli.report import Report, Table, advised, pasteable
 from dpone_dagster.connections import Connections
 from dpone_dagster.engine import inspect
@@ -17,15 +18,15 @@ from dpone_dagster.settings import load_route, load_spec
 from dpone_dagster.wiring import open_connector
 
 
-def open_campaign(manifest: Path) -> tuple[CampaignSpec, Connector]:
+def open_campaign(manifest: Asked) -> tuple[CampaignSpec, Connector]:
     """The campaign of a manifest and what opens its connections, by this process's environment."""
-    spec = load_spec(manifest)
+    spec = load_spec(manifest.path, manifest.options)
     return spec, open_connector(spec, Connections.from_environment(os.environ))
 
 
-def open_route(manifest: Path) -> tuple[RouteSpec, Connector]:
+def open_route(manifest: Asked) -> tuple[RouteSpec, Connector]:
     """As `open_campaign`, also for a manifest of increments only."""
-    spec = load_route(manifest)
+    spec = load_route(manifest.path, manifest.options)
     return spec, open_connector(spec, Connections.from_environment(os.environ))
 
 
@@ -34,13 +35,14 @@ def operator() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-def status_report(manifest: Path) -> Report:
+def status_report(manifest: Asked) -> Report:
     """Where the campaign stands."""
     return report_of(inspect.status(*open_campaign(manifest)), manifest)
 
 
-def report_of(status: CampaignStatus, manifest: Path) -> Report:
+def report_of(status: CampaignStatus, manifest: Asked) -> Report:
     """A status as a report."""
+    action = _action(status, manifest)
     tables = [_publication_table(status)]
     if status.failed:
         rows = tuple(
@@ -50,21 +52,54 @@ def report_of(status: CampaignStatus, manifest: Path) -> Report:
         tables.append(Table(("chunk", "state", "tries", "code", "error"), rows))
     if status.holders:
         tables.append(Table(("held by",), tuple((str(holder),) for holder in status.holders)))
-    notes, commands = advised(status.recommended_action, manifest)
+    notes, commands = advised(action, manifest)
     if status.findings:
         found = tuple((f.path, f.problem, pasteable(f.advice, manifest)) for f in status.findings)
         tables.append(Table(("where", "what", "advice"), found))
-    notes = (*window_notes(status.spec, manifest), *notes)
     return Report(
         headline=headline(status),
-        data={**status.as_dict(), "recommended_action": pasteable(status.recommended_action, manifest)},
+        heartbeat=heartbeat(status),
+        data={**status.as_dict(), "backfill": backfill_dict(status, manifest), "recommended_action": action},
         tables=tuple(tables),
-        notes=notes,
+        notes=(*window_notes(status.spec, manifest), *notes),
         next_commands=commands,
     )
 
 
-def window_notes(spec: CampaignSpec, manifest: Path) -> tuple[str, ...]:
+def _action(status: CampaignStatus, manifest: Asked) -> str:
+    """The one thing to do next; where flags have made another plan, that they have."""
+    if status.drift and manifest.options.window:
+        return manifest.another_plan
+    return pasteable(status.recommended_action, manifest)
+
+
+def backfill_dict(status: CampaignStatus, manifest: Asked) -> dict[str, object]:
+    """The `backfill` object of the public JSON, with what this command knows besides."""
+    facts = status.backfill_dict()
+    publication = {**status.publication_dict(), "recommended_action": _action(status, manifest)}
+    return {**facts, "publication": publication, "interval": manifest.options.interval.as_dict()}
+
+
+def heartbeat(status: CampaignStatus) -> str:
+    """How far, how fast, since when, in one line; nothing for a campaign that was never prepared."""
+    progress, record = status.progress, status.record
+    if record is None:
+        return ""
+    parts = [
+        f"{number:,} {word}"
+        for word, number in (("running", progress.running), ("pending", progress.pending), ("failed", progress.failed))
+        if number
+    ]
+    if progress.committed:
+        parts.append(f"{progress.rows_per_second:,.0f} rows/s")
+    if progress.remaining and progress.running and (eta := progress.eta_seconds):
+        parts.append(f"{clock(eta)} to go")
+    if record.updated_at is not None:
+        parts.append(f"campaign last moved {record.updated_at:%Y-%m-%d %H:%M:%S%z}")
+    return ", ".join(parts)
+
+
+def window_notes(spec: CampaignSpec, manifest: Asked) -> tuple[str, ...]:
     """What the campaign's window leaves out, if it leaves anything out."""
     return (pasteable(spec.window, manifest),) if spec.window else ()
 
@@ -90,28 +125,30 @@ def _publication_table(status: CampaignStatus) -> Table:
         "target", "shadow", "backup", "validation", "expected_rows", "actual_rows", "duplicate_keys", "receipt_id",
         "retained",
     )  # fmt: skip
-    rows = tuple((name.replace("_", " "), _shown(facts[name])) for name in shown)
+    rows = tuple((name.replace("_", " "), _shown(facts[name])) for name in shown if facts[name] is not None)
     return Table(("", ""), rows)
 
 
 def _shown(value: object) -> str:
-    if value is None:
-        return "-"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def doctor_report(manifest: Path) -> Report:
+def doctor_report(manifest: Asked) -> Report:
     """What is wrong and what to do next."""
     spec, connector = open_campaign(manifest)
     diagnosis = inspect.doctor(spec, connector)
     number = len(diagnosis.findings)
     found = "nothing wrong" if not number else f"{number} finding{'s' if number > 1 else ''}"
-    notes, commands = advised(diagnosis.next_action, manifest)
+    drifted = diagnosis.status is not None and diagnosis.status.drift and manifest.options.window
+    action = manifest.another_plan if drifted else pasteable(diagnosis.next_action, manifest)
+    notes, commands = advised(action, manifest)
     rows = tuple((f.path, f.problem, pasteable(f.advice, manifest)) for f in diagnosis.findings)
+    seen = report_of(diagnosis.status, manifest).data if diagnosis.status else None
     where = f" ({headline(diagnosis.status)})" if diagnosis.status else ""
     return Report(
         headline=f"{spec.dataset}: {found}{where}",
-        data={**diagnosis.as_dict(), "next_action": pasteable(diagnosis.next_action, manifest)},
+        heartbeat=heartbeat(diagnosis.status) if diagnosis.status else "",
+        data={**diagnosis.as_dict(), "status": seen, "next_action": action},
         tables=(Table(("where", "what", "advice"), rows),) if rows else (),
         notes=(*diagnosis.notes, *notes),
         next_commands=commands,

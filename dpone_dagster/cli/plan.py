@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from dpone_dagster.campaign.partitions import Partitions
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.cli.looking import window_notes
+from dpone_dagster.cli.asked import Asked
+from dpone_dagster.cli.looking import backfill_dict, window_notes
 from dpone_dagster.cli.report import Report, Table, command
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.settings import load_spec
@@ -36,11 +36,15 @@ class PlanView:
         tail = max(head, plan.count - _SHOWN_AT_EACH_END)
         return [plan.chunk(i) for i in range(head)], [plan.chunk(i) for i in range(tail, plan.count)]
 
+    @property
+    def planned(self) -> CampaignStatus:
+        """The campaign as if it was never prepared: no connection is opened to find out."""
+        return CampaignStatus(self.spec, None, Progress(self.spec.plan.count, 0, 0, 0, 0, 0, 0, 0.0, 0.0))
+
     def as_dict(self) -> dict[str, object]:
-        """The public JSON."""
+        """The public JSON but for its `backfill` object."""
         spec = self.spec
         first, last = self.shown()
-        planned = CampaignStatus(spec, None, Progress(spec.plan.count, 0, 0, 0, 0, 0, 0, 0.0, 0.0))
         return {
             "dataset": spec.dataset,
             "backfill_id": spec.backfill_id,
@@ -61,7 +65,6 @@ class PlanView:
                 "last": self.partitions.key_of(spec.plan.count - 1),
             },
             "chunks": {"first": [self._chunk(c) for c in first], "last": [self._chunk(c) for c in last]},
-            "backfill": {"progress": planned.progress.as_dict(), "publication": planned.publication_dict()},
         }
 
     def _chunk(self, chunk: Chunk) -> dict[str, object]:
@@ -104,12 +107,15 @@ class PlanView:
         )
 
 
-def plan_report(manifest: Path) -> Report:
+def plan_report(manifest: Asked) -> Report:
     """The plan of a manifest; the same manifest, the same report."""
-    view = PlanView.of(load_spec(manifest))
+    return _report(PlanView.of(load_spec(manifest.path, manifest.options)), manifest)
+
+
+def _report(view: PlanView, manifest: Asked, **operation: object) -> Report:
     return Report(
         headline=view.headline(),
-        data=view.as_dict(),
+        data={**view.as_dict(), "backfill": {**backfill_dict(view.planned, manifest), **operation}},
         tables=view.tables(),
         notes=window_notes(view.spec, manifest),
         next_commands=(
@@ -119,9 +125,10 @@ def plan_report(manifest: Path) -> Report:
     )
 
 
-def dry_run_report(manifest: Path) -> Report:
+def dry_run_report(manifest: Asked) -> Report:
     """What a run would do; nothing was touched."""
-    report = plan_report(manifest)
+    view = PlanView.of(load_spec(manifest.path, manifest.options))
+    report = _report(view, manifest, operation_status="dry_run", selected_chunks=view.spec.plan.count)
     return replace(
         report,
         headline=f"dry run, nothing was touched. {report.headline}",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_campaign
 from dpone_dagster.cli.report import Report, Table, command
 from dpone_dagster.engine.release import Release, preview_release, release
 
 
-def release_preview(manifest: Path, chunk_index: int | None) -> Report:
+def release_preview(manifest: Asked, chunk_index: int | None) -> Report:
     """Whose sessions a release would end now."""
     found = preview_release(*open_campaign(manifest), chunk_index)
     which = () if chunk_index is None else ("--chunk", str(chunk_index))
@@ -25,7 +24,7 @@ def release_preview(manifest: Path, chunk_index: int | None) -> Report:
     )
 
 
-def release_report(manifest: Path, chunk_index: int | None, approved_by: str) -> Report:
+def release_report(manifest: Asked, chunk_index: int | None, approved_by: str) -> Report:
     """End the sessions and report what is still held."""
     done = release(*open_campaign(manifest), chunk_index, approved_by)
     headline = f"{done.what} is released: {_sessions(done)} ended"

@@ -15,10 +15,15 @@ from typing import Literal, NoReturn
 
 import click
 
-from dpone_dagster.campaign.errors import DponeError, Interrupted
+from dpone_dagster.campaign.errors import DponeError, Interrupted, PlanDrift
+from dpone_dagster.cli.asked import Asked
 
 Form = Literal["text", "json", "md"]
 INTERRUPTED_EXIT_CODE = Interrupted.exit_code
+# Where a command's context keeps what was typed after `dpone`.
+TYPED_WORDS = "dpone.words"
+_SHOWN_ROWS = 10
+_COMMAND = re.compile(r"\bdpone (?:backfill|increment|state|run) [^`;.]*\bMANIFEST\b[^`;.]*")
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Report:
 
     Attributes:
         headline: The one line that says it all.
+        heartbeat: A second one where something is at work or was: how far, how fast, since when.
         data: The public JSON.
         tables: The details for people.
         notes: Lines below the tables.
@@ -49,9 +55,10 @@ class Report:
     notes: tuple[str, ...] = ()
     next_commands: tuple[str, ...] = ()
     exit_code: int = 0
+    heartbeat: str = ""
 
 
-def answer(form: Form, ask: Callable[[], Report], manifest: Path | None = None) -> NoReturn:
+def answer(form: Form, ask: Callable[[], Report], manifest: Asked | None = None) -> NoReturn:
     """Run a command, print its report or its error, and exit.
 
     Args:
@@ -62,32 +69,81 @@ def answer(form: Form, ask: Callable[[], Report], manifest: Path | None = None) 
     try:
         report = ask()
     except DponeError as error:
-        _print_error(error, form, manifest)
-        sys.exit(error.exit_code)
+        answer_error(form, error, manifest)
     except KeyboardInterrupt:
-        _print_error(Interrupted("the command was told to stop"), form, manifest)
-        sys.exit(INTERRUPTED_EXIT_CODE)
-    click.echo(_FORMS[form](report))
+        answer_error(form, Interrupted("the command was told to stop"), manifest)
+    say(_FORMS[form](report))
     sys.exit(report.exit_code)
 
 
-def command(*words: str | Path) -> str:
+def answer_error(form: Form, error: DponeError, manifest: Asked | None = None) -> NoReturn:
+    """Print an error and exit as it says.
+
+    Args:
+        form: How to print.
+        error: What happened.
+        manifest: Stands for MANIFEST in its advice.
+    """
+    advice = pasteable(advice_for(error, manifest), manifest)
+    then = _next_command(error, manifest)
+    if form == "json":
+        facts = error.as_dict() | {"next_step": advice, "next_command": then}
+        say(json.dumps({"error": facts}, indent=2, ensure_ascii=False))
+    else:
+        code = click.style(error.code, fg="red", bold=True)
+        found = (f"  - {pasteable(str(finding), manifest)}" for finding in error.findings)
+        only_the_command = advice.strip("`.") == then
+        ending = (f"  next: {then}",) if only_the_command else (f"  next: {advice}", f"  then: {then}")
+        say("\n".join([f"{code}: {error.message}", *found, *ending]), err=True)
+    sys.exit(error.exit_code)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print; in colours on a terminal only, and nowhere with NO_COLOR (https://no-color.org)."""
+    click.echo(text, err=err, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def command(*words: str | Path | Asked) -> str:
     """A `dpone` command line that works when pasted into the shell that started this program."""
-    return shlex.join([_program(), *(str(word) for word in words)])
+    flat = (part for word in words for part in (word.words if isinstance(word, Asked) else (str(word),)))
+    return shlex.join([_program(), *flat])
 
 
-def pasteable(advice: str, manifest: Path | None) -> str:
+def pasteable(advice: str, manifest: Asked | None) -> str:
     """Advice with the manifest that was asked for in place of MANIFEST, and `dpone` as it was called."""
     if manifest is None:
         return advice
-    named = re.sub(r"\bMANIFEST\b", lambda _: shlex.quote(str(manifest)), advice)
-    return re.sub(r"\bdpone (?=(backfill|increment|state) )", lambda _: f"{_program()} ", named)
+    named = re.sub(r"\bMANIFEST\b", lambda _: shlex.join(manifest.words), advice)
+    return re.sub(r"\bdpone (?=(backfill|increment|state|run) )", lambda _: f"{_program()} ", named)
 
 
-def advised(action: str, manifest: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """An action as (notes, next commands): it is a command or a sentence."""
+def advice_for(error: DponeError, manifest: Asked | None) -> str:
+    """An error's advice; where flags have made another plan, that they have."""
+    if error.code == PlanDrift.code and manifest is not None and manifest.options.window:
+        return manifest.another_plan
+    return error.advice
+
+
+def _next_command(error: DponeError, manifest: Asked | None) -> str:
+    """The command to type next: the one of the advice, else the same again once that is followed."""
+    if error.code == PlanDrift.code and manifest is not None and manifest.options.window:
+        return command("backfill", "status", manifest.path)
+    if manifest is not None and (found := _COMMAND.search(error.advice)):
+        return pasteable(found[0].strip(), manifest)
+    context = click.get_current_context(silent=True)
+    return command(*(context.meta.get(TYPED_WORDS, ()) if context else ()))
+
+
+def advised(action: str, manifest: Asked) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """An action as (notes, next commands): it is a command or a sentence, which may name some."""
     said = pasteable(action, manifest)
-    return ((), (said,)) if action.startswith("dpone ") else ((said,), ())
+    program = re.escape(_program())
+    if re.match(rf"{program} (backfill|increment|state|run) ", said):
+        return (), (said,)
+    words = re.escape(shlex.join(manifest.words))
+    return (said,), tuple(
+        re.findall(rf"{program} (?:backfill|increment|state|run) [a-z-]+ {words}(?: --[a-z-]+)*", said)
+    )
 
 
 def _program() -> str:
@@ -101,16 +157,6 @@ def _program() -> str:
     return str(called.relative_to(Path.cwd()) if inside else called)
 
 
-def _print_error(error: DponeError, form: Form, manifest: Path | None) -> None:
-    if form == "json":
-        facts = error.as_dict() | {"next_step": pasteable(error.advice, manifest)}
-        click.echo(json.dumps({"error": facts}, indent=2, ensure_ascii=False))
-        return
-    text = pasteable(str(error), manifest)
-    code, rest = text[: len(error.code)], text[len(error.code) :]
-    click.echo(click.style(code, fg="red", bold=True) + rest, err=True)
-
-
 # ---------------------------------------------------------------- the three forms
 
 
@@ -119,7 +165,8 @@ def _as_json(report: Report) -> str:
 
 
 def _as_text(report: Report) -> str:
-    blocks = [click.style(report.headline, bold=True, fg="red" if report.exit_code else None)]
+    headline = click.style(report.headline, bold=True, fg="red" if report.exit_code else None)
+    blocks = [f"{headline}\n{report.heartbeat}" if report.heartbeat else headline]
     blocks += [_text_table(table) for table in report.tables]
     if report.notes:
         blocks.append("\n".join(report.notes))
@@ -129,17 +176,21 @@ def _as_text(report: Report) -> str:
 
 
 def _text_table(table: Table) -> str:
-    shown = [table.columns, *table.rows] if any(table.columns) else table.rows
+    rows = table.rows[:_SHOWN_ROWS]
+    shown = [table.columns, *rows] if any(table.columns) else rows
     widths = [max(len(row[column]) for row in shown) for column in range(len(table.columns))]
     lines = [table.title] if table.title else []
     for row in shown:
         line = "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         lines.append(click.style(line, dim=True) if row is table.columns else line)
+    if left_out := len(table.rows) - len(rows):
+        lines.append(f"  … {left_out:,} more, with --format json or md")
     return "\n".join(lines)
 
 
 def _as_markdown(report: Report) -> str:
-    blocks = [f"**{_cell(report.headline)}**", *(_markdown_table(table) for table in report.tables)]
+    heartbeat = [_cell(report.heartbeat)] if report.heartbeat else []
+    blocks = [f"**{_cell(report.headline)}**", *heartbeat, *(_markdown_table(table) for table in report.tables)]
     if report.notes:
         blocks.append("\n".join(f"* {_cell(note)}" for note in report.notes))
     if report.next_commands:

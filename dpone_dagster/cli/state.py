@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpone_dagster.campaign.errors import DponeError, Refused
+from dpone_dagster.cli.asked import Asked
+from dpone_dagster.cli.evidence import put_evidence
 from dpone_dagster.cli.looking import open_route, operator
 from dpone_dagster.cli.report import Report, Table, command
 from dpone_dagster.cli.targets import Wanted, manifest_of
@@ -37,10 +36,10 @@ class Approval:
 
 def inspect_report(wanted: Wanted) -> Report:
     """Where the increments of a target stand."""
-    return checkpoint_report(manifest_of(wanted))
+    return checkpoint_report(Asked(manifest_of(wanted)))
 
 
-def checkpoint_report(manifest: Path) -> Report:
+def checkpoint_report(manifest: Asked) -> Report:
     """Where the increments of a manifest stand."""
     status = inspect_checkpoint(*open_route(manifest))
     return Report(
@@ -104,7 +103,7 @@ def rewind_report(wanted: Wanted, to: str, reason: str, approval: Approval) -> R
     """
     if not reason.strip():
         raise Refused("a rewind needs a reason", next_step="Say why: --reason TEXT.")
-    manifest = manifest_of(wanted)
+    manifest = Asked(manifest_of(wanted))
     spec, connector = open_route(manifest)
     request = RewindRequest(to, reason, operator(), approval.approved_by or None)
     seen = preview_rewind(spec, connector, request)
@@ -146,13 +145,8 @@ def _rewind_notes(seen: Rewind, approval: Approval) -> tuple[str, ...]:
 
 def _write(path: Path, seen: Rewind) -> None:
     """Put the evidence in place whole or not at all."""
-    text = json.dumps(seen.as_dict(), indent=2, ensure_ascii=False) + "\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            whole = Path(folder) / path.name
-            whole.write_text(text, encoding="utf-8")
-            os.replace(whole, path)
+        put_evidence(path, seen.as_dict())
     except OSError as error:
         problem = f"the evidence cannot be written to {path}: {error.strerror}"
         if seen.done:

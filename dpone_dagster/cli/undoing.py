@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dpone_dagster.campaign.receipts import Approval
+from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_campaign
 from dpone_dagster.cli.report import Report, Table, command
 from dpone_dagster.engine.cancel import cancel
@@ -12,7 +11,7 @@ from dpone_dagster.engine.dropbackup import drop_backup, preview_drop
 from dpone_dagster.engine.rollback import preview_rollback, rollback
 
 
-def cancel_report(manifest: Path, reason: str, requested_by: str) -> Report:
+def cancel_report(manifest: Asked, reason: str, requested_by: str) -> Report:
     """Cancel and report what is recorded."""
     spec, connector = open_campaign(manifest)
     record = cancel(spec, connector, reason, requested_by)
@@ -31,7 +30,7 @@ def cancel_report(manifest: Path, reason: str, requested_by: str) -> Report:
     )
 
 
-def rollback_preview(manifest: Path) -> Report:
+def rollback_preview(manifest: Asked) -> Report:
     """What a rollback would do now."""
     plan = preview_rollback(*open_campaign(manifest))
     target = plan.record.target
@@ -55,7 +54,7 @@ def rollback_preview(manifest: Path) -> Report:
     )
 
 
-def rollback_report(manifest: Path, approved_by: str, reason: str) -> Report:
+def rollback_report(manifest: Asked, approved_by: str, reason: str) -> Report:
     """Roll back and report the receipt."""
     receipt = rollback(*open_campaign(manifest), Approval(approved_by, reason))
     return Report(
@@ -77,7 +76,7 @@ def rollback_report(manifest: Path, approved_by: str, reason: str) -> Report:
     )
 
 
-def drop_preview(manifest: Path) -> Report:
+def drop_preview(manifest: Asked) -> Report:
     """What `drop-backup` would drop now."""
     backup = preview_drop(*open_campaign(manifest))
     return Report(
@@ -88,7 +87,7 @@ def drop_preview(manifest: Path) -> Report:
     )
 
 
-def drop_report(manifest: Path, approved_by: str) -> Report:
+def drop_report(manifest: Asked, approved_by: str) -> Report:
     """Drop the retained table and report what was recorded."""
     receipt = drop_backup(*open_campaign(manifest), approved_by)
     return Report(

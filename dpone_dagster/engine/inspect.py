@@ -12,6 +12,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.statebackends import state_facts
 from dpone_dagster.engine.prepare import prove_campaign, prove_rights, prove_unchanged
 from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
 from dpone_dagster.engine.validate import ValidationEvidence
@@ -94,7 +95,7 @@ class CampaignStatus:
             "phase": str(self.phase),
             "stop_reason": self.record.stop_reason if self.record else None,
             "cancel_reason": self.record.cancel_reason if self.record else None,
-            "backfill": {"progress": self.progress.as_dict(), "publication": self.publication_dict()},
+            "backfill": self.backfill_dict(),
             "failed_chunks": [
                 {
                     "chunk": c.index,
@@ -109,6 +110,15 @@ class CampaignStatus:
             "holders": [str(holder) for holder in self.holders],
             "stuck_chunks": [chunk.index for chunk, _ in self.stuck],
             "recommended_action": self.recommended_action,
+        }
+
+    def backfill_dict(self) -> dict[str, object]:
+        """The `backfill` object of the public JSON."""
+        return {
+            "progress": self.progress.as_dict(),
+            "publication": self.publication_dict(),
+            "retry_policy": self.spec.retry_policy,
+            **state_facts(self.spec),
         }
 
     def publication_dict(self) -> dict[str, object]:
@@ -179,7 +189,10 @@ def _recommend(status: CampaignStatus) -> str:
     if status.blocking:
         return status.blocking[0].advice
     if progress.failed:
-        return "mend the failed chunks' cause, then dpone backfill resume MANIFEST"
+        return (
+            "mend the failed chunks' cause; then dpone backfill resume MANIFEST, or only them: "
+            "dpone backfill retry-failed MANIFEST --execute"
+        )
     return "dpone backfill resume MANIFEST"
 
 

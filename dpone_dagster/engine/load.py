@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,7 +29,7 @@ from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.lane import LaneSessions
 from dpone_dagster.engine.sessions import existing_campaign, prove_not_cancelled, target_session
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports.target import Connector
+from dpone_dagster.ports.target import Connector, Target
 
 _CANDIDATES = 16
 _QUIET_WAIT_SECONDS = 1.0
@@ -190,11 +190,38 @@ def collect(spec: CampaignSpec, connector: Connector, selection: ChunkSelection)
             return progress
         prove_not_cancelled(existing_campaign(spec, target))
         failed = target.ledger.chunks(spec.run_key, selection, only=("failed",), limit=_SHOWN_FAILURES)
-        # Only where no lane is left: another run of the same backfill may still be loading.
-        if target.fence.lock_campaign(spec.run_key, "exclusive", _QUIET_WAIT_SECONDS):
-            target.ledger.move(spec.run_key, frozenset({Phase.LOADING}), Phase.RECOVERABLE)
+        _recoverable_if_quiet(spec, target)
+    raise _chunks_failed(progress, failed)
+
+
+def collect_retried(spec: CampaignSpec, connector: Connector) -> Progress:
+    """Read from the ledger that no chunk is failed any more, whatever else is left for `resume`.
+
+    Raises:
+        CampaignCancelled: The campaign was told to stop.
+        ChunkFailed: One or more have failed again; each is a finding.
+    """
+    every = ChunkSelection.all(spec.plan.count)
+    with target_session(connector, "collect") as target:
+        progress = target.ledger.progress(spec.run_key, every)
+        if progress.remaining:
+            prove_not_cancelled(existing_campaign(spec, target))
+            _recoverable_if_quiet(spec, target)
+        failed = target.ledger.chunks(spec.run_key, every, only=("failed",), limit=_SHOWN_FAILURES)
+    if failed:
+        raise _chunks_failed(progress, failed)
+    return progress
+
+
+def _recoverable_if_quiet(spec: CampaignSpec, target: Target) -> None:
+    """Only where no lane is left: another run of the same backfill may still be loading."""
+    if target.fence.lock_campaign(spec.run_key, "exclusive", _QUIET_WAIT_SECONDS):
+        target.ledger.move(spec.run_key, frozenset({Phase.LOADING}), Phase.RECOVERABLE)
+
+
+def _chunks_failed(progress: Progress, failed: Sequence[ChunkRecord]) -> ChunkFailed:
     findings = [Finding(f"chunk {c.index}", f"{c.error_code}: {c.error}", "") for c in failed]
-    raise ChunkFailed(
+    return ChunkFailed(
         f"{progress.remaining} of {progress.total} chunks are not committed ({progress.failed} failed)",
         findings=findings,
     )

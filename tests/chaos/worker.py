@@ -20,6 +20,7 @@ from dpone_dagster.campaign.errors import DponeError, Interrupted, ValidationBlo
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_campaign
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.increment import run_increment
@@ -100,7 +101,7 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     codes = manifest.with_name("codes")
-    spec, connector = open_campaign(manifest)
+    spec, connector = open_campaign(Asked(manifest))
     if command == "increment":
         return told(lambda: _increment(spec, connector), codes)
     intent: Intent = "resume" if command == "resume" else "run"

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from dpone_dagster.cli.commands import dpone
 from dpone_dagster.cli.state import checkpoint_report
 from dpone_dagster.engine.increment import run_increment
+from tests.answers import prove_answer
 from tests.engine.campaign import finish, load
 from tests.orders import Orders
 
@@ -35,6 +36,7 @@ class Project:
         assert done.exit_code == exit_code, done.output
         answer = json.loads(done.stdout)
         assert isinstance(answer, dict)
+        prove_answer(words, answer)
         return answer
 
     def rewind(self, *words: str, exit_code: int = 0) -> dict[str, Any]:
@@ -163,7 +165,7 @@ def test_it_is_said_aloud_where_deleted_rows_stay(increments: Project, keys: dic
     increments.orders.manifest["dagster"] = {"incremental": keys}
     manifest = increments.orders.write(increments.manifest.parent)
     assert increments.json("increment", "status", str(manifest))["settles_deletes"] is settled
-    notes = checkpoint_report(manifest).notes
+    notes = checkpoint_report(Asked(manifest)).notes
     assert any("stay in the target" in note for note in notes) is not settled
 
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dpone_dagster.campaign.errors import ManifestInvalid, Refused
+from dpone_dagster.campaign.errors import IntervalInvalid, ManifestInvalid
 from dpone_dagster.campaign.interval import NO_INTERVAL, Interval, read_interval, resolved, token_problem
 from dpone_dagster.campaign.manifests import parse_any
 from dpone_dagster.campaign.overrides import RunOptions
@@ -57,10 +57,10 @@ def test_flags_come_before_variables_and_no_zone_means_utc() -> None:
 
 
 def test_what_is_no_time_is_named_by_flag_or_variable_all_at_once() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(IntervalInvalid) as refused:
         read_interval({"start": "yesterday", "end": "2024-02-30"}, {"DPONE_LOGICAL_DATE": "20240101"})
     assert [f.path for f in refused.value.findings] == ["--interval-start", "--interval-end", "DPONE_LOGICAL_DATE"]
-    with pytest.raises(Refused, match="before it starts"):
+    with pytest.raises(IntervalInvalid, match="before it starts"):
         read_interval({"start": "2024-01-02", "end": "2024-01-01"}, {})
 
 

@@ -138,7 +138,7 @@ def test_check_names_every_wrong_file(manifest: Path) -> None:
     assert bad.exit_code == 2
     assert "broken.yaml: sorce" in bad.stderr
     assert "absent.yaml" in bad.stderr
-    assert str(manifest) not in bad.stderr
+    assert f"- {manifest}" not in bad.stderr
 
 
 def test_check_without_names_takes_what_the_project_serves(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:

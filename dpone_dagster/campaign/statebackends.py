@@ -1,0 +1,59 @@
+"""Where a campaign's state lives, and what that place can do: the facts that results carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from dpone_dagster.campaign.spec import CampaignSpec
+
+
+@dataclass(frozen=True)
+class StateCapabilities:
+    """What a state backend can do.
+
+    Attributes:
+        backend: As the manifest names it.
+        dialect: Of the server that it is on.
+        durable_read: Whether state is read by a process that did not write it.
+        durable_write: Whether state outlives the process that wrote it.
+        lock_scope: What a campaign's lock is.
+        distributed_lock: Whether that lock keeps workers on other hosts out.
+        continuous_campaign_session_fence: Whether one database session's lock is proven from claim to commit.
+    """
+
+    backend: str
+    dialect: str
+    durable_read: bool
+    durable_write: bool
+    lock_scope: str
+    distributed_lock: bool
+    continuous_campaign_session_fence: bool
+
+
+CAPABILITIES: Mapping[str, StateCapabilities] = {
+    "postgres": StateCapabilities("audit_schema", "postgres", True, True, "postgres_advisory_campaign", True, True),
+    "mssql": StateCapabilities("audit_schema", "mssql", True, True, "mssql_application_campaign", True, True),
+}
+
+
+def state_facts(spec: CampaignSpec) -> dict[str, object]:
+    """The `state_*` keys of the public JSON: no credential, and no file where the database has the ledger.
+
+    Args:
+        spec: The campaign.
+    """
+    capabilities = CAPABILITIES[spec.sink_type]
+    return {
+        "state_backend": capabilities.backend,
+        "state_path": None,
+        "state_cache_status": "unavailable",
+        "state_authority": {
+            "dialect": capabilities.dialect,
+            "schema": spec.state.schema,
+            "campaigns_table": "__dpone__backfill_campaigns",
+            "chunks_table": "__dpone__backfill_chunks",
+            "run_key": spec.run_key,
+        },
+        "state_capabilities": asdict(capabilities),
+    }
