@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.commands import dpone
 from dpone_dagster.cli.state import checkpoint_report
 from dpone_dagster.engine.increment import run_increment
