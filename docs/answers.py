@@ -271,6 +271,7 @@ class DoctorAnswer(Answer):
     findings: list[FindingAnswer]
     notes: list[str]
     next_action: str
+    backfill: BackfillAnswer | None
     status: StatusAnswer | None
 
 

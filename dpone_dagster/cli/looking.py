@@ -148,7 +148,12 @@ def doctor_report(manifest: Asked) -> Report:
     return Report(
         headline=f"{spec.dataset}: {found}{where}",
         heartbeat=heartbeat(diagnosis.status) if diagnosis.status else "",
-        data={**diagnosis.as_dict(), "status": seen, "next_action": action},
+        data={
+            **diagnosis.as_dict(),
+            "status": seen,
+            "backfill": seen["backfill"] if seen else None,
+            "next_action": action,
+        },
         tables=(Table(("where", "what", "advice"), rows),) if rows else (),
         notes=(*diagnosis.notes, *notes),
         next_commands=commands,

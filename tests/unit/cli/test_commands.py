@@ -7,11 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from docs.answers import ANSWERS
+from docs.commands import leaves
+from docs.generate import FOLDER
 from dpone_dagster.cli.commands import dpone
+from tests.answers import prove_answer
 
 EXAMPLE = Path("examples/orders.yaml")
 
@@ -164,6 +169,75 @@ def test_every_command_has_help() -> None:
             walk([*words, name], inner)
 
     walk([], dpone)
+
+
+# The flags of the guide's reference, on every command of a campaign.
+OVERRIDES = {
+    *("--column", "--from", "--to", "--step", "--kind", "--inner-mode", "--parallel-workers", "--max-chunks"),
+    *("--state-dir", "--backfill-id", "--interval-start", "--interval-end", "--execution-date", "--format"),
+}
+
+
+def test_every_command_and_flag_of_the_guide_is_there_and_every_one_is_in_the_papers() -> None:
+    page = (FOLDER / "cli.md").read_text()
+    found = dict(leaves(dpone))
+    wanted = (
+        "plan",
+        "run",
+        "resume",
+        "retry-failed",
+        "status",
+        "cancel",
+        "doctor",
+        "release",
+        "rollback",
+        "drop-backup",
+    )
+    assert {*(f"backfill {name}" for name in wanted), "state inspect", "state rewind", "run"} <= found.keys()
+    for words, command in found.items():
+        section = page.partition(f"## dpone {words} ")[2] or page.partition(f"## dpone {words}\n")[2]
+        assert section, f"{words} is undocumented"
+        flags = {flag for option in command.params if isinstance(option, click.Option) for flag in option.opts}
+        if words.startswith("backfill") or words == "run":
+            assert flags >= OVERRIDES, words
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.help, (words, option.opts)
+                where = page if getattr(option, "section", None) else section.partition("\n## ")[0]
+                assert all(f"`{flag}" in where for flag in option.opts), (words, option.opts)
+
+
+def test_every_command_has_a_schema_of_its_json(manifest: Path) -> None:
+    assert {words for words, _ in leaves(dpone)} == {*ANSWERS, "manifest schema"}
+    for words in (["backfill", "plan"], ["backfill", "run"], ["manifest", "check"]):
+        prove_answer(words, json.loads(run(*words, manifest, "--format", "json").output))
+        prove_answer(words, json.loads(run(*words, broken(manifest), "--format", "json").output))
+    with pytest.raises(AssertionError, match="secret"):
+        prove_answer(["manifest", "check"], {"manifests": [], "secret": 1})
+    with pytest.raises(AssertionError):
+        prove_answer(["manifest", "check"], {})
+
+
+def test_cancel_needs_a_reason_and_a_name(manifest: Path) -> None:
+    for words in (["--reason", "x"], ["--requested-by", "ada"]):
+        refused = run("backfill", "cancel", manifest, *words)
+        assert (refused.exit_code, "Missing option" in refused.output) == (2, True)
+
+
+def test_flags_and_variables_take_the_manifests_place(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = json.loads(run("backfill", "plan", manifest, "--format", "json").output)
+    monkeypatch.setenv("DPONE_INTERVAL_START", "2024-01-01")
+    flags = ["--buckets", "16", "--lanes", "2", "--execution-date", "2024-01-02"]
+    other = json.loads(run("backfill", "plan", manifest, *flags, "--format", "json").output)
+    assert (other["chunk_count"], other["lanes"]) == (16, 2)
+    assert (other["run_key"] == plan["run_key"]) is (plan["backfill_id"] is not None)
+    assert other["backfill"]["interval"]["start"] == "2024-01-01T00:00:00+00:00"
+    assert other["backfill"]["interval"]["logical_date"] == "2024-01-02T00:00:00+00:00"
+    lines = run("backfill", "plan", manifest, *flags).output.splitlines()
+    again = f"'{manifest}' --buckets 16 --parallel-workers 2 --execution-date 2024-01-02"
+    assert lines[-1] == f"  dpone backfill run {again} --execute"
+    wrong = run("backfill", "plan", manifest, "--interval-end", "tomorrow", "--format", "json")
+    assert (wrong.exit_code, json.loads(wrong.output)["error"]["code"]) == (2, "INTERVAL_INVALID")
 
 
 # Bounds in CPU seconds: what another process does meanwhile does not count. The bound is half a second.

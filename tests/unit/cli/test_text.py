@@ -1,0 +1,134 @@
+"""What people see: short, in colours where they help, and with the command to type next."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dpone_dagster.campaign import errors
+from dpone_dagster.campaign.errors import DponeError, Finding, PlanDrift
+from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.campaign.overrides import RunOptions
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.cli.asked import Asked
+from dpone_dagster.cli.commands import dpone
+from dpone_dagster.cli.looking import report_of
+from dpone_dagster.cli.report import Report, Table, answer, answer_error
+from dpone_dagster.engine.inspect import CampaignStatus
+from dpone_dagster.settings import load_spec
+from tests.contract.samples import CONTRACT, campaign
+
+EXAMPLE = Path("examples/orders.yaml")
+ASKED = Asked(EXAMPLE, RunOptions({"buckets": 4}), ("--buckets", "4"))
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DponeError)]
+SCREEN = 24
+
+
+def printed(capsys: pytest.CaptureFixture[str], report: Report) -> list[str]:
+    with pytest.raises(SystemExit):
+        answer("text", lambda: report)
+    return capsys.readouterr().out.splitlines()
+
+
+def error_text(capsys: pytest.CaptureFixture[str], error: DponeError, asked: Asked = ASKED) -> list[str]:
+    with pytest.raises(SystemExit) as ended:
+        answer_error("text", error, asked)
+    assert ended.value.code == error.exit_code
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_error_ends_with_a_command_that_can_be_pasted(
+    kind: type[DponeError], capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = error_text(capsys, kind("it is so", findings=[Finding("a.b", "is wrong", "mend it")]))[-1]
+    assert last.startswith(("  next: dpone", "  then: dpone"))
+    assert not set("`;") & set(last)
+    assert "MANIFEST" not in last
+
+
+def test_the_next_command_has_the_flags_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert error_text(capsys, errors.TransientFailure("it is so"))[-1] == (
+        f"  next: dpone backfill resume {EXAMPLE} --buckets 4"
+    )
+    drift = error_text(capsys, PlanDrift("it was prepared differently"))
+    assert "Leave out --buckets" in drift[-2]
+    assert drift[-1] == f"  then: dpone backfill status {EXAMPLE}"
+
+
+def test_a_failure_with_no_command_of_its_own_says_the_typed_one_again(tmp_path: Path) -> None:
+    words = ["backfill", "status", str(tmp_path / "no such.yaml"), "--to", "2024-01-01"]
+    lines = CliRunner().invoke(dpone, words).stderr.splitlines()
+    assert lines[-1] == f"  then: dpone backfill status '{tmp_path}/no such.yaml' --to 2024-01-01"
+
+
+def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def coloured(**settings: bool) -> bool:
+        good = CliRunner().invoke(dpone, ["backfill", "plan", str(EXAMPLE)], **settings).output
+        bad = CliRunner().invoke(dpone, ["backfill", "plan", "nowhere.yaml"], **settings).output
+        assert ("\x1b[" in good) is ("\x1b[" in bad)
+        return "\x1b[" in good
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert coloured(color=True)
+    assert not coloured()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not coloured(color=True)
+
+
+def test_a_table_is_cut_to_a_screen_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(("chunk",), tuple((str(n),) for n in range(1_500)))
+    lines = printed(capsys, Report("it is so", {}, (table,), next_commands=("dpone x",)))
+    assert len(lines) < SCREEN
+    assert "  … 1,490 more, with --format json or md" in lines
+
+
+def test_a_status_is_a_line_a_heartbeat_and_little_more(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = load_spec(EXAMPLE)
+    moved = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    hashes = {"plan_hash": spec.plan_hash(CONTRACT), "config_hash": spec.config_hash(CONTRACT)}
+    record = campaign(107, phase=Phase.LOADING, updated_at=moved, **hashes)
+    progress = Progress(100, 2, 4, 1, 0, 4_000, 4_000, 8.0, 4.0)
+    lines = printed(capsys, report_of(CampaignStatus(spec, record, progress), Asked(EXAMPLE)))
+    assert lines[0].startswith("orders: loading, 4 of 107 chunks, 4,000 rows, 2 running, 1 failed")
+    assert lines[1] == (
+        "2 running, 100 pending, 1 failed, 1,000 rows/s, 1:43 to go, campaign last moved 2024-01-01 12:00:00+0000"
+    )
+    assert len(lines) < SCREEN
+
+
+@pytest.mark.parametrize("words", [["plan"], ["run"]])
+def test_what_needs_no_server_fits_on_a_screen(words: list[str]) -> None:
+    assert len(CliRunner().invoke(dpone, ["backfill", *words, str(EXAMPLE)]).output.splitlines()) <= SCREEN
+
+
+def test_an_error_as_json_has_the_next_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        answer_error("json", errors.TransientFailure("it is so"), ASKED)
+    said = json.loads(capsys.readouterr().out)["error"]
+    assert said["next_command"] == f"dpone backfill resume {EXAMPLE} --buckets 4"
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("dpone backfill retry", "retry-failed"),
+        ("dpone backfill status --ki", "--kind"),
+        ("dpone backfill plan --kind uu", "uuid"),
+    ],
+)
+def test_the_shell_completes_commands_flags_and_values(line: str, offered: str) -> None:
+    words = line.split()
+    asked = {"_DPONE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    program = "from dpone_dagster.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
+    assert f"plain,{offered}" in done.stdout.splitlines()
