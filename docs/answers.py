@@ -237,6 +237,15 @@ class StatusAnswer(Answer):
     recommended_action: str
 
 
+class ReportAnswer(StatusAnswer):
+    """Where the page of a campaign was written, and where the campaign stands."""
+
+    output: str
+    bytes: int
+    verdict: str
+    """The page's, in two or three words."""
+
+
 class FailureAnswer(Answer):
     """One thing that went wrong in a run."""
 
@@ -444,6 +453,7 @@ ANSWERS: Mapping[str, Any] = {
     "backfill release": ReleasePreviewAnswer | ReleaseDoneAnswer | ErrorAnswer,
     "backfill drop-backup": DropPreviewAnswer | DropDoneAnswer | ErrorAnswer,
     "backfill doctor": DoctorAnswer | ErrorAnswer,
+    "backfill report": ReportAnswer | ErrorAnswer,
     "increment run": IncrementAnswer | ErrorAnswer,
     "increment status": CheckpointAnswer | ErrorAnswer,
     "state inspect": CheckpointAnswer | ErrorAnswer,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from dpone_dagster.cli.asked import Asked
@@ -176,5 +178,27 @@ def doctor(manifest: Asked, form: Form) -> None:
         from dpone_dagster.cli.looking import doctor_report
 
         return doctor_report(manifest)
+
+    answer(form, ask, manifest)
+
+
+@backfill.command()
+@on_campaign
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the page goes; NAME-report.html in this folder if no file is named.",
+)
+def report(manifest: Asked, output: Path | None, form: Form) -> None:
+    """Write the campaign, in any phase, as one HTML file: verdict, figures, evidence. Changes nothing in a database.
+
+    The file needs no network and no script, and can be attached to a change request.
+    """
+
+    def ask() -> Report:
+        from dpone_dagster.cli.reporting import html_report
+
+        return html_report(manifest, output)
 
     answer(form, ask, manifest)

@@ -13,6 +13,7 @@ from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.statebackends import state_facts
+from dpone_dagster.engine.card import validation_word
 from dpone_dagster.engine.prepare import prove_campaign, prove_rights, prove_unchanged
 from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
 from dpone_dagster.engine.validate import ValidationEvidence
@@ -133,7 +134,7 @@ class CampaignStatus:
             "shadow": str(self.spec.shadow),
             "backup": str(self.spec.backup),
             "committed_chunks": self.progress.committed,
-            "validation": _validation_word(self.record),
+            "validation": validation_word(self.record),
             "expected_rows": receipt.expected_rows if receipt else numbers.get("expected_rows"),
             "actual_rows": receipt.actual_rows if receipt else numbers.get("actual_rows"),
             "duplicate_keys": numbers.get("duplicate_keys"),
@@ -154,12 +155,6 @@ def _rollback_dict(receipt: PublicationReceipt | None) -> dict[str, object] | No
         "reason": receipt.reason,
         "rolled_back_at": str(receipt.published_at),
     }
-
-
-def _validation_word(record: CampaignRecord | None) -> str:
-    if record is None or record.validation is None:
-        return "pending"
-    return "passed" if record.validation.get("passed") else "blocked"
 
 
 def _validation_numbers(record: CampaignRecord | None) -> dict[str, object]:
@@ -204,10 +199,11 @@ def status(spec: CampaignSpec, connector: Connector) -> CampaignStatus:
         connector: Opens the connection.
     """
     with target_session(connector, "status") as target:
-        return _status(spec, target)
+        return status_of(spec, target)
 
 
-def _status(spec: CampaignSpec, target: Target) -> CampaignStatus:
+def status_of(spec: CampaignSpec, target: Target) -> CampaignStatus:
+    """Where the campaign stands, over a connection that is there already."""
     record = target.ledger.campaign(spec.run_key) if target.ledger.provisioned() else None
     if record is None:
         return CampaignStatus(spec, None, Progress(spec.plan.count, 0, 0, 0, 0, 0, 0, 0.0, 0.0))
@@ -274,7 +270,7 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
         notes.extend(_outside(spec, connector))
         with target_session(connector, "doctor") as target:
             notes.extend(_waiting(spec, target))
-            seen = _status(spec, target)
+            seen = status_of(spec, target)
         stuck = {holder.session_id for _, holder in seen.stuck}
         at_work = (holder for holder in seen.holders if holder.session_id not in stuck)
         notes.extend(f"{holder}: leave it alone while its run is alive" for holder in at_work)

@@ -9,6 +9,7 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.typetable_mssql import MSSQL
 from dpone_dagster.mssql.changes import MssqlChanges
 from dpone_dagster.mssql.fence import MssqlFence
+from dpone_dagster.mssql.history import MssqlHistory
 from dpone_dagster.mssql.ledger import MssqlLedger
 from dpone_dagster.mssql.publications import MssqlPublications
 from dpone_dagster.mssql.queries import load
@@ -17,6 +18,7 @@ from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.tables import MssqlTables
 from dpone_dagster.ports.changes import Changes
 from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.history import History
 from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import Wire
@@ -48,6 +50,7 @@ class MssqlTarget:
         self.ledger: Ledger = MssqlLedger(self.session, state_schema)
         self.tables: Tables = MssqlTables(self.session, state_schema)
         self.publications: Publications = MssqlPublications(self.session, state_schema)
+        self.history: History = MssqlHistory(self.session, state_schema)
         self.changes: Changes = MssqlChanges(self.session)
 
     def transaction(self) -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.typetable import TypeTable
 from dpone_dagster.ports.changes import Changes
 from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.history import History
 from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import Source, Wire
@@ -30,6 +31,7 @@ class Target(Protocol):
     ledger: Ledger
     tables: Tables
     publications: Publications
+    history: History
     changes: Changes
 
     def transaction(self) -> AbstractContextManager[None]:

@@ -9,12 +9,14 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.typetable_postgres import POSTGRES
 from dpone_dagster.ports.changes import Changes
 from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.history import History
 from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import Wire
 from dpone_dagster.ports.tables import Tables
 from dpone_dagster.postgres.changes import PostgresChanges
 from dpone_dagster.postgres.fence import PostgresFence
+from dpone_dagster.postgres.history import PostgresHistory
 from dpone_dagster.postgres.ledger import PostgresLedger
 from dpone_dagster.postgres.publications import PostgresPublications
 from dpone_dagster.postgres.queries import load
@@ -46,6 +48,7 @@ class PostgresTarget:
         self.ledger: Ledger = PostgresLedger(self.session, state_schema)
         self.tables: Tables = PostgresTables(self.session, state_schema)
         self.publications: Publications = PostgresPublications(self.session, state_schema)
+        self.history: History = PostgresHistory(self.session, state_schema)
         self.changes: Changes = PostgresChanges(self.session)
 
     def transaction(self) -> AbstractContextManager[None]:

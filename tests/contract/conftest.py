@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.ports.changes import Changes
 from dpone_dagster.ports.fence import Fence
+from dpone_dagster.ports.history import History
 from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import RowStream, Wire
@@ -33,6 +35,7 @@ class Parts(Protocol):
     fence: Fence
     ledger: Ledger
     publications: Publications
+    history: History
     changes: Changes
 
     def transaction(self) -> AbstractContextManager[None]:
@@ -153,8 +156,8 @@ class PostgresAdapter:
         self._run(f"UPDATE {table} SET lease_expires_at = now() - interval '1 s' WHERE state = 'running'")
 
     def store_receipt(self, receipt: ChunkReceipt) -> None:
-        columns = "run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, rows, bytes"
-        values = [getattr(receipt, name) for name in columns.split(", ")]
+        columns = "run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, rows, bytes, nulled"
+        values = [getattr(receipt, name) for name in columns.split(", ")[:-1]] + [json.dumps(dict(receipt.nulled))]
         marks = ", ".join("'" + str(value) + "'" for value in values)
         self._run(f"INSERT INTO {self._state('__dpone__chunk_receipts')} ({columns}) VALUES ({marks})")
 

@@ -69,10 +69,10 @@ class MssqlAdapter:
 
     def store_receipt(self, receipt: ChunkReceipt) -> None:
         columns = ["run_key", "chunk_index", "receipt_id", "plan_hash", "contract_hash", "binding", "epoch"]
-        columns += ["rows", "bytes"]
+        columns += ["rows", "bytes", "nulled"]
         names = ", ".join(map(quoted, columns))
         marks = ", ".join("?" * len(columns))
-        values = [getattr(receipt, name) for name in columns]
+        values = [*(getattr(receipt, name) for name in columns[:-1]), json.dumps(dict(receipt.nulled))]
         self._run(f"INSERT INTO {self._state('__dpone__chunk_receipts')} ({names}) VALUES ({marks})", *values)
 
     def create_orders(self, rows: Sequence[tuple[int, str | None, str | None]]) -> None:

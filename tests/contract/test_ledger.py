@@ -11,6 +11,7 @@ import pytest
 
 from dpone_dagster.campaign import stateversion
 from dpone_dagster.campaign.errors import CatalogDrift, DponeError, Finding, StateVersionNewer, StateVersionOlder
+from dpone_dagster.campaign.history import Slices
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Claim, Phase
 from dpone_dagster.campaign.receipts import ReceiptTotals
 from dpone_dagster.campaign.selection import ChunkSelection
@@ -490,6 +491,24 @@ def look(target: Parts, record: CampaignRecord) -> None:
     target.fence.holders(RUN_KEY)
     target.publications.of_campaign(RUN_KEY)
     target.publications.head(record.target)
+    look_back(target)
+
+
+def look_back(target: Parts) -> None:
+    history = target.history
+    course = history.course(RUN_KEY)
+    slices = Slices.of(course.now, course.now, at_most=1)
+    history.groups(RUN_KEY, 2)
+    history.slowest(RUN_KEY, 2)
+    history.lanes(RUN_KEY, 2)
+    history.spans(RUN_KEY, slices, 2)
+    history.committed_rows(RUN_KEY, slices)
+    history.rows_spread(RUN_KEY)
+    history.seconds_spread(RUN_KEY)
+    history.failures(RUN_KEY, 2)
+    history.receipt_sums(RUN_KEY)
+    history.campaign_steps("orders", course.now, 2)
+    history.increments("generation", 2)
 
 
 def test_loads_and_their_steps_are_recorded(target: Parts, adapter: Adapter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ LOOKS = [
     ("backfill", "run"),
     ("backfill", "status"),
     ("backfill", "doctor"),
+    ("backfill", "report", "--output", os.devnull),
     ("backfill", "release"),
     ("backfill", "rollback"),
     ("backfill", "drop-backup"),

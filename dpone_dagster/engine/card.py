@@ -1,0 +1,74 @@
+"""A campaign on one card: where it stands, how fast it goes, what takes long. For displays that are refreshed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dpone_dagster.campaign.errors import CampaignMissing
+from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, ChunkRecord, Phase
+from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.ports.target import Target
+
+SLOWEST_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class CampaignCard:
+    """What a display shows of a campaign; its size does not depend on the campaign's.
+
+    Attributes:
+        phase: Of the campaign.
+        progress: Its counters.
+        validation: `pending`, `passed` or `blocked`.
+        publication: `pending`, `published` or `rolled back`.
+        stop_reason: Why lanes claim no more; None while they may.
+        slowest: The chunks that took, or take, longest.
+        as_of: When it was read, by this machine's clock.
+    """
+
+    phase: Phase
+    progress: Progress
+    validation: str
+    publication: str
+    stop_reason: str | None
+    slowest: tuple[ChunkRecord, ...]
+    as_of: datetime
+
+
+def read_card(spec: CampaignSpec, target: Target) -> CampaignCard:
+    """Read a campaign's card: three statements, whatever the number of chunks.
+
+    Args:
+        spec: The campaign.
+        target: The connection.
+
+    Raises:
+        CampaignMissing: There is none.
+    """
+    record = target.ledger.campaign(spec.run_key)
+    if record is None:
+        raise CampaignMissing(f"there is no campaign for {spec.dataset} ({spec.run_key[:12]}) yet")
+    return CampaignCard(
+        phase=record.phase,
+        progress=target.ledger.progress(spec.run_key),
+        validation=validation_word(record),
+        publication=_publication_word(record.phase),
+        stop_reason=record.stop_reason,
+        slowest=tuple(target.history.slowest(spec.run_key, SLOWEST_SHOWN)),
+        as_of=datetime.now(UTC),
+    )
+
+
+def validation_word(record: CampaignRecord | None) -> str:
+    """What the last validation came to: `pending`, `passed` or `blocked`."""
+    if record is None or record.validation is None:
+        return "pending"
+    return "passed" if record.validation.get("passed") else "blocked"
+
+
+def _publication_word(phase: Phase) -> str:
+    if phase is Phase.ROLLED_BACK:
+        return "rolled back"
+    return "published" if phase in FINISHED else "pending"
