@@ -53,3 +53,4 @@ clean: ## stop the demos' servers; remove their data, .venv, .dpone and caches
 lock: ## refresh uv.lock and requirements.lock (needs uv)
 	@uv lock
 	@uv export --quiet --frozen --extra ui --extra mssql --no-emit-project --output-file requirements.lock
+	@uv export --quiet --frozen --no-dev --group build --extra ui --extra mssql --no-emit-project --output-file deploy/requirements.lock

@@ -44,7 +44,8 @@ def executor_for(specs: Iterable[RouteSpec], environ: Mapping[str, str]) -> Exec
     if wanted == "k8s":
         from dagster_k8s import k8s_job_executor  # brings the Kubernetes client, which nobody else needs
 
-        return k8s_job_executor.configured({"max_concurrent": at_once})
+        # A lane has no parent process there to watch: its Job is deleted with the pod of its run.
+        return k8s_job_executor.configured({"max_concurrent": at_once, "enable_owner_references": True})
     raise ManifestInvalid(
         f"{EXECUTOR_VARIABLE} names no executor",
         findings=[Finding(EXECUTOR_VARIABLE, f"found `{wanted}`", "set it to `multiprocess` or `k8s`, or unset it")],
