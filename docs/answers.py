@@ -203,6 +203,55 @@ class PlanAnswer(Answer):
     backfill: BackfillAnswer
 
 
+class EvidenceAnswer(Answer):
+    """What the advisor knows, summed up."""
+
+    committed_chunks: int
+    empty_chunks: int
+    failed_chunks: int
+    lease_expired_chunks: int
+    retried_chunks: int
+    median_chunk_seconds: float | None
+    stage_rows_per_second: dict[str, float]
+    """The lowest positive rate of each stage."""
+    failed_matrix_reports: int
+    failed_matrix_cases: int
+
+
+class AdviceAnswer(Answer):
+    """What the advisor recommends; nothing applies it."""
+
+    profile: Literal["balanced", "worker_safety", "source_safety", "speed"]
+    recommendation: Literal[
+        "resolve_vendor_certification_failures",
+        "reduce_to_one_lane",
+        "look_at_lost_workers",
+        "keep_lanes",
+        "increase_step",
+        "decrease_buckets",
+        "increase_lanes",
+        "decrease_lanes",
+        "keep",
+    ]
+    risk: Literal["low", "medium", "high"]
+    recommended_step: str | None
+    recommended_buckets: int | None
+    recommended_max_parallel_chunks: int
+    recommended_lease_ttl_minutes: None
+    """Always null: leases last 90 s whatever the manifest says."""
+    warnings: list[str]
+    recommended_overrides: dict[str, str | int]
+    """Values by manifest path."""
+    evidence_sources: list[Literal["chunk_ledger", "load_steps", "matrix_report"]]
+    evidence: EvidenceAnswer
+
+
+class AdvisedPlanAnswer(PlanAnswer):
+    """The plan with --advisor."""
+
+    advisor: AdviceAnswer
+
+
 class DryRunAnswer(PlanAnswer):
     """What a run would do."""
 
@@ -443,7 +492,7 @@ class CheckAnswer(Answer):
 # Everything that a command may print with `--format json`, by its words.
 ANSWERS: Mapping[str, Any] = {
     "run": RunAnswer | IncrementAnswer | ErrorAnswer,
-    "backfill plan": PlanAnswer | ErrorAnswer,
+    "backfill plan": PlanAnswer | AdvisedPlanAnswer | ErrorAnswer,
     "backfill run": DryRunAnswer | RunAnswer | ErrorAnswer,
     "backfill resume": RunAnswer | ErrorAnswer,
     "backfill retry-failed": RetryPreviewAnswer | RunAnswer | ErrorAnswer,

@@ -90,6 +90,13 @@ class IntervalInvalid(Refused):
     next_step = "Correct the named times: --interval-start, --interval-end, --execution-date, or their variables."
 
 
+class EvidenceInvalid(Refused):
+    """A file of `--advisor-evidence` cannot be read, or has none of the shapes that the advisor knows."""
+
+    code = "EVIDENCE_INVALID"
+    next_step = "Name a JSON file of load steps, chunks or a certification report (docs/advisor.md has the shapes)."
+
+
 class TooManyChunks(Refused):
     """The chunk window yields more chunks than `max_chunks` (or the hard limit of 1,000,000) allows."""
 

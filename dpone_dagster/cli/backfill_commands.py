@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from dpone_dagster.campaign.advisor import Profile
 
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.options import Group, approved_by, approver, execute, on_campaign, yes
@@ -22,10 +26,32 @@ def backfill() -> None:
 
 @backfill.command()
 @on_campaign
-def plan(manifest: Asked, form: Form) -> None:
-    """Show chunks, names and identity. Opens no connection; changes nothing."""
+@click.option(
+    "--advisor", is_flag=True, help="Say what the campaign's ledger, if it answers, tells about step and lanes."
+)
+@click.option(
+    "--advisor-profile",
+    type=click.Choice(["balanced", "worker_safety", "source_safety", "speed"]),
+    default="balanced",
+    show_default=True,
+    help="Whom the advisor spares.",
+)
+@click.option(
+    "--advisor-evidence",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSON of load steps, chunks or a certification report; may be repeated.",
+)
+def plan(
+    manifest: Asked, advisor: bool, advisor_profile: Profile, advisor_evidence: tuple[Path, ...], form: Form
+) -> None:
+    """Show chunks, names and identity. Opens no connection without --advisor; changes nothing."""
 
     def ask() -> Report:
+        if advisor or advisor_evidence:
+            from dpone_dagster.cli.advising import advised_plan_report
+
+            return advised_plan_report(manifest, advisor_profile, advisor_evidence)
         from dpone_dagster.cli.plan import plan_report
 
         return plan_report(manifest)

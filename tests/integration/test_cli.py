@@ -184,6 +184,8 @@ def test_failed_chunks_are_retried_alone_and_that_is_a_success(operator: Operato
     counts = failed["backfill"]["progress"]
     assert (counts["failed"], counts["pending"], counts["committed"]) == (1, 7, 0)
     assert "retry-failed" in failed["recommended_action"]
+    advice = operator.json("plan", "--advisor")["advisor"]
+    assert (advice["recommendation"], advice["evidence_sources"]) == ("reduce_to_one_lane", ["chunk_ledger"])
 
     before = operator.state()
     preview = operator.json("retry-failed")

@@ -218,6 +218,31 @@ def test_every_command_has_a_schema_of_its_json(manifest: Path) -> None:
         prove_answer(["manifest", "check"], {})
 
 
+def test_the_advisor_reads_files_and_does_without_a_server(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPONE_CONNECTION_POSTGRES_OLTP", raising=False)
+    before = manifest.read_bytes()
+    evidence = manifest.with_name("chunks.json")
+    evidence.write_text(json.dumps({"chunks": [{"state": "committed", "rows": 0}] * 20}))
+    words = ["backfill", "plan", manifest, "--advisor", "--advisor-evidence", evidence]
+    answer = json.loads(run(*words, "--advisor-profile", "speed", "--format", "json").output)
+    prove_answer(["backfill", "plan"], answer)
+    overrides = answer["advisor"]["recommended_overrides"]
+    assert overrides == {
+        "sink.strategy.backfill.chunk.buckets": 64,
+        "sink.strategy.backfill.parallel_workers": 8,
+    }
+    lines = run(*words).output.splitlines()
+    assert lines[1] == "advisor (balanced): decrease buckets, risk low"
+    assert any("was not looked at: CONNECTION_MISSING" in line for line in lines)
+    assert lines[-1] == f"  dpone backfill plan '{manifest}' --buckets 64"
+    assert len(lines) <= 24
+    assert manifest.read_bytes() == before
+    for text in ("{", "{}"):
+        evidence.write_text(text)
+        refused = run(*words, "--format", "json")
+        assert (refused.exit_code, json.loads(refused.output)["error"]["code"]) == (2, "EVIDENCE_INVALID")
+
+
 def test_cancel_needs_a_reason_and_a_name(manifest: Path) -> None:
     for words in (["--reason", "x"], ["--requested-by", "ada"]):
         refused = run("backfill", "cancel", manifest, *words)
