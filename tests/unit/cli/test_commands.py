@@ -192,6 +192,7 @@ def test_every_command_and_flag_of_the_guide_is_there_and_every_one_is_in_the_pa
         "release",
         "rollback",
         "drop-backup",
+        "report",
     )
     assert {*(f"backfill {name}" for name in wanted), "state inspect", "state rewind", "run"} <= found.keys()
     for words, command in found.items():
