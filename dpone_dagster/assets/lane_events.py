@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator, Sequence
 
-from dagster import AssetMaterialization, OpExecutionContext
+from dagster import AssetMaterialization, AssetObservation, MetadataValue, OpExecutionContext
 
+from dpone_dagster.assets.card import card_metadata
 from dpone_dagster.assets.names import asset_key, partitions_of
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import ChunkRecord
 from dpone_dagster.campaign.plan import Chunk
-from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.card import CampaignCard
 from dpone_dagster.ports.target import Connector, Target
 
-Metadata = dict[str, bool | int | float | str]
+Metadata = dict[str, bool | int | float | str | MetadataValue]
+# Where chunks take longer than this, the card is shown without one.
+_QUIET_SECONDS = 60.0
 _logger = logging.getLogger(__name__)
 
 
@@ -37,6 +41,8 @@ class LaneEvents:
         self._connector = connector
         self._partitions = partitions_of(spec)
         self._target: Target | None = None
+        self._card: dict[str, MetadataValue] = {}
+        self._shown_at = -_QUIET_SECONDS
 
     def committed(self, chunk: Chunk, receipt: ChunkReceipt, seconds: float, *, replayed: bool) -> None:
         """Show the chunk's partition as materialized, if this was its last chunk."""
@@ -51,7 +57,10 @@ class LaneEvents:
                     "replayed": replayed,
                 }
             if facts is not None:
-                event = AssetMaterialization(asset_key(self._spec, "shadow"), partition=key, metadata=facts)
+                # What the asset's page shows is the latest partition's, so each bears the card.
+                shown = {**facts, **self._card}
+                self._shown_at = time.monotonic()
+                event = AssetMaterialization(asset_key(self._spec, "shadow"), partition=key, metadata=shown)
                 self._context.log_event(event)
 
     def failed(self, chunk: Chunk, error: DponeError) -> None:
@@ -59,14 +68,26 @@ class LaneEvents:
         with _never_failing():
             self._context.log.error(f"chunk {chunk.index} {chunk} failed: {error}")
 
-    def progress(self, progress: Progress) -> None:
-        """Log the campaign's counters."""
+    def progress(self, card: CampaignCard) -> None:
+        """Keep the card for the events to come, and log its counters.
+
+        While no chunk of this run's first lane is committed, the card is an observation of its own, once a minute.
+        """
         with _never_failing():
+            self._card = card_metadata(self._spec, card)
+            progress = card.progress
             eta = "" if progress.eta_seconds is None else f", {progress.eta_seconds:,.0f} s to go"
             self._context.log.info(
                 f"{progress.committed:,} of {progress.total:,} chunks, {progress.rows_loaded:,} rows, "
                 f"{progress.rows_per_second:,.0f} rows/s{eta}"
             )
+            if self._first_lane and time.monotonic() - self._shown_at >= _QUIET_SECONDS:
+                self._shown_at = time.monotonic()
+                self._context.log_event(AssetObservation(asset_key(self._spec, "shadow"), metadata=self._card))
+
+    @property
+    def _first_lane(self) -> bool:
+        return int(self._context.get_mapping_key() or 0) == 0
 
     def close(self) -> None:
         """Close the connection of grouped partitions."""

@@ -22,6 +22,7 @@ from dagster import (
     op,
 )
 
+from dpone_dagster.assets.card import card_metadata
 from dpone_dagster.assets.failures import RETRIES, shown_to_dagster
 from dpone_dagster.assets.lane_events import LaneEvents, partition_metadata
 from dpone_dagster.assets.mapped import (
@@ -45,7 +46,7 @@ from dpone_dagster.campaign.errors import ChunkFailed, Interrupted, StoppedByPee
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.engine.load import LaneResult, chunks_of_each, collect, collect_retried, load_lane
+from dpone_dagster.engine.load import LaneResult, card_of, chunks_of_each, collect, collect_retried, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
 from dpone_dagster.ports.target import Connector
 from dpone_dagster.resources.connections import DponeConnections
@@ -192,9 +193,14 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
         with shown_to_dagster():
             groups = chunks_of_each(spec, connector, map(partitions.chunks_of, keys))
             shown = [(key, partition_metadata(spec, chunks)) for key, chunks in zip(keys, groups, strict=True)]
+            card = card_metadata(spec, card_of(spec, connector))
         mapping = mapping_summary(context, spec, chosen)
         for key, facts in shown:
-            context.add_asset_metadata({**facts, **mapping}, asset_key=asset_key(spec, "shadow"), partition_key=key)
+            # The last one is the latest, whose card the asset's page shows.
+            last = card if key == keys[-1] else {}
+            context.add_asset_metadata(
+                {**facts, **mapping, **last}, asset_key=asset_key(spec, "shadow"), partition_key=key
+            )
         os.environ.setdefault(*_EVENT_BATCH)
 
     return collect_chunks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,6 +14,9 @@ from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.ports.target import Target
 
 SLOWEST_SHOWN = 5
+REFRESH_SECONDS = 15.0
+# Counting a million chunk rows takes its time: all lanes together may keep the server a tenth of the time busy with it.
+_SHARE_OF_TIME = 10
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,35 @@ def read_card(spec: CampaignSpec, target: Target) -> CampaignCard:
         slowest=tuple(target.history.slowest(spec.run_key, SLOWEST_SHOWN)),
         as_of=datetime.now(UTC),
     )
+
+
+class CardFeed:
+    """Reads the card every now and then, and hands it on.
+
+    Args:
+        spec: The campaign.
+        show: Called with each card.
+    """
+
+    def __init__(self, spec: CampaignSpec, show: Callable[[CampaignCard], None]) -> None:
+        self._spec = spec
+        self._show = show
+        self._due = 0.0
+
+    def look(self, target: Target) -> None:
+        """Read and show a card if one is due; the first one is at once.
+
+        Args:
+            target: The connection.
+        """
+        started = time.monotonic()
+        if started < self._due:
+            return
+        self._due = started + REFRESH_SECONDS  # also where this look fails
+        card = read_card(self._spec, target)
+        took = time.monotonic() - started
+        self._due = started + max(REFRESH_SECONDS, _SHARE_OF_TIME * self._spec.lanes * took)
+        self._show(card)
 
 
 def validation_word(record: CampaignRecord | None) -> str:

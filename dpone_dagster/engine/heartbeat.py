@@ -1,4 +1,4 @@
-"""The lane's second connection: renews the lease, reports progress, and cuts statements when the lane has to stop."""
+"""The lane's second connection: renews the lease, reads the card, and cuts statements when the lane has to stop."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Protocol
 
 from dpone_dagster.campaign.errors import Interrupted
 from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, Claim
-from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.card import CampaignCard, CardFeed
 from dpone_dagster.ports.target import Connector, Target
 
 _logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Heartbeat:
         spec: The campaign.
         connector: Opens the connection.
         alive: Whether the lane's parent is alive.
-        report: Called with the campaign's progress at least every 30 s, from this thread.
+        show: Called with the campaign's card when the lane starts and every now and then, from this thread.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Heartbeat:
         spec: CampaignSpec,
         connector: Connector,
         alive: Callable[[], bool],
-        report: Callable[[Progress], None],
+        show: Callable[[CampaignCard], None],
     ) -> None:
         self._spec = spec
         self._connector = connector
         self._alive = alive
-        self._report = report
+        self._cards = CardFeed(spec, show)
         self._lock = threading.Lock()
         self._claim: Claim | None = None
         self._sessions: tuple[Cancellable, ...] = ()
@@ -142,6 +142,7 @@ class Heartbeat:
                 if now - looked >= _STOP_LOOK_SECONDS:
                     looked = now
                     stopped_since = self._drain(target, stopped_since, now)
+                self._cards.look(target)
             except Exception:
                 # The lease is for people to see; a lost heartbeat must not end a lane whose locks hold, nor end itself.
                 _logger.warning("the lease was not renewed", exc_info=True)
@@ -156,7 +157,6 @@ class Heartbeat:
             claim = self._claim
         if claim is not None:
             target.ledger.renew(claim)
-        self._report(target.ledger.progress(self._spec.run_key))
 
     def _drain(self, target: Target, since: float | None, now: float) -> float | None:
         """After a known failure or a cancel the chunk in hand gets the drain time, then its statements are cut."""

@@ -24,6 +24,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.card import CampaignCard, read_card
 from dpone_dagster.engine.chunk import load_chunk
 from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.lane import LaneSessions
@@ -48,8 +49,8 @@ class LaneObserver(Protocol):
         """A chunk ended in an error; nothing of it was kept."""
         ...
 
-    def progress(self, progress: Progress) -> None:
-        """The campaign's counters; called from another thread."""
+    def progress(self, card: CampaignCard) -> None:
+        """Where the campaign stands; called from another thread, when the lane starts and every now and then."""
         ...
 
 
@@ -225,6 +226,17 @@ def _chunks_failed(progress: Progress, failed: Sequence[ChunkRecord]) -> ChunkFa
         f"{progress.remaining} of {progress.total} chunks are not committed ({progress.failed} failed)",
         findings=findings,
     )
+
+
+def card_of(spec: CampaignSpec, connector: Connector) -> CampaignCard:
+    """The campaign's card, over a connection of its own.
+
+    Args:
+        spec: The campaign.
+        connector: Opens the connection.
+    """
+    with target_session(connector, "card") as target:
+        return read_card(spec, target)
 
 
 def chunks_of_each(

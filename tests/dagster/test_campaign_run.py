@@ -47,6 +47,12 @@ def test_the_job_loads_validates_publishes_and_hands_over_and_increments_follow(
     assert sum(facts["rows"] for facts in last.values()) == 2_000
     assert all(facts["seconds"] > 0 and facts["rows_per_second"] > 0 for facts in last.values())
     assert set(project.statuses().values()) == {"MATERIALIZED"}
+    # What the asset's page shows is the last partition's: the campaign's card after its last chunk.
+    card = last[project.keys[-1]]
+    assert "| chunks | 8 committed (of 8) |\n| rows | 2,000 |" in card["campaign"]
+    assert "| to go | 0:00:00 |\n| validation | pending |\n| publication | pending |" in card["campaign"]
+    assert sorted(record.data["seconds"] for record in card["slowest_chunks"].records)[0] > 0
+    assert len(card["slowest_chunks"].records) == 5
     (published,) = project.last_materializations("published_target").values()
     assert published["actual_rows"] == published["expected_rows"] == 2_000
 

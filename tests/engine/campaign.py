@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.plan import Chunk
-from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
+from dpone_dagster.engine.card import CampaignCard
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.load import LaneResult, collect, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
@@ -33,7 +33,7 @@ class Seen:
     def failed(self, chunk: Chunk, error: DponeError) -> None:
         self.errors[chunk.index] = error
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, card: CampaignCard) -> None:
         pass
 
 

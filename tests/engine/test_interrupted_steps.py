@@ -1,4 +1,4 @@
-"""A step that is told to stop says so in the audit rows; and a heartbeat outlives whatever its reports raise."""
+"""A step that is told to stop says so in the audit rows; and a heartbeat outlives whatever its display raises."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from dpone_dagster.campaign.progress import Progress
-from dpone_dagster.engine import heartbeat
+from dpone_dagster.engine import card, heartbeat
+from dpone_dagster.engine.card import CampaignCard
 from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.load import chunks_of_each
 from dpone_dagster.engine.prepare import prepare
@@ -50,19 +50,20 @@ def test_a_step_that_is_told_to_stop_is_not_left_running(orders: Orders) -> None
     assert orders.on_target(loads) == [("failed", "INTERRUPTED")]
 
 
-def test_a_heartbeat_goes_on_whatever_a_report_raises(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_goes_on_whatever_a_display_raises(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(heartbeat, "LEASE_RENEW_SECONDS", 0.05)
+    monkeypatch.setattr(card, "REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr(card, "_SHARE_OF_TIME", 0)
     prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
-    reports: list[Progress] = []
+    cards: list[CampaignCard] = []
 
-    def report(progress: Progress) -> None:
-        reports.append(progress)
+    def show(seen: CampaignCard) -> None:
+        cards.append(seen)
         raise ValueError("no such place")
 
-    with Heartbeat(orders.spec, orders.connector, lambda: True, report):
-        wait_until(lambda: len(reports) > 2)
-    assert len(reports) > 2
+    with Heartbeat(orders.spec, orders.connector, lambda: True, show):
+        wait_until(lambda: len(cards) > 2)
+    assert len(cards) > 2
 
 
 def test_chunks_are_read_a_group_at_a_time(orders: Orders) -> None:
