@@ -4,61 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol
 
 from dpone_dagster.campaign.errors import Interrupted
 from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, Claim
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.card import CampaignCard, CardFeed
+from dpone_dagster.engine.stopping import TOLD, Cancellable, stop_signals
 from dpone_dagster.ports.target import Connector, Target
 
 _logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _STOP_LOOK_SECONDS = 5.0
-_TOLD = "this process was told to stop"
 _ORPHANED = "the run that started this lane is gone"
-
-
-class Cancellable(Protocol):
-    """What the heartbeat can cut from its own thread."""
-
-    def cancel(self) -> None:
-        """Cut the statement in flight."""
-        ...
-
-
-@contextlib.contextmanager
-def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Tells other threads whether SIGINT or SIGTERM came.
-
-    A handler runs in the main thread only, and not before the driver's call returns, so that somebody else has to cut
-    it. And pyodbc swallows what a handler raises while it makes an error of its own.
-    """
-    reader, writer = socket.socketpair()
-    with reader, writer:
-        reader.setblocking(False)
-        writer.setblocking(False)
-        mine = threading.current_thread() is threading.main_thread()
-        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False) if mine else -1
-        if before != -1:
-            signal.set_wakeup_fd(before)  # the host has its own way
-        try:
-            yield lambda: _stop_came(reader)
-        finally:
-            if mine:
-                signal.set_wakeup_fd(before)
-
-
-def _stop_came(reader: socket.socket) -> bool:
-    with contextlib.suppress(BlockingIOError):
-        return not {signal.SIGINT, signal.SIGTERM}.isdisjoint(reader.recv(4096))
-    return False
 
 
 class Heartbeat:
@@ -92,7 +53,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="dpone-heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:
-        self._stopped = self._signals.enter_context(_stop_signals())
+        self._stopped = self._signals.enter_context(stop_signals())
         self._thread.start()
         return self
 
@@ -117,7 +78,7 @@ class Heartbeat:
                 out.
         """
         if self._reason is None and self._stopped():
-            self._reason = _TOLD
+            self._reason = TOLD
         if self._reason is None and not self._alive():
             self._reason = _ORPHANED
         if self._reason is not None:
@@ -130,7 +91,7 @@ class Heartbeat:
         while not self._done.wait(_LOOK_SECONDS):
             now = time.monotonic()
             if self._stopped():
-                self._cut(_TOLD)
+                self._cut(TOLD)
             if not self._alive():
                 self._cut(_ORPHANED)
                 continue

@@ -11,7 +11,7 @@ from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.heartbeat import Heartbeat
-from dpone_dagster.engine.sessions import existing_campaign, opened
+from dpone_dagster.engine.sessions import campaign_active, existing_campaign, opened
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
 
@@ -73,10 +73,10 @@ class LaneSessions:
 
         Raises:
             CampaignMissing: There is no campaign.
-            LeaseLost: Somebody holds the campaign exclusively and does not let go.
+            CampaignActive: Somebody holds the campaign exclusively and does not let go.
         """
         if not self.target.fence.lock_campaign(self.spec.run_key, "shared", _JOIN_SECONDS):
-            raise LeaseLost(f"campaign {self.spec.dataset} is held exclusively by another session")
+            raise campaign_active(self.spec, self.target)
         self._record = existing_campaign(self.spec, self.target)
         return self._record
 
@@ -109,6 +109,7 @@ class LaneSessions:
 
         Raises:
             LeaseLost: Another worker has the chunk.
+            CampaignActive: Somebody has taken the campaign exclusively since.
             ConnectionLost: The server stays away.
         """
         self.target.close()

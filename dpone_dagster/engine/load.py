@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dpone_dagster.campaign.errors import (
+    CampaignActive,
     ChunkFailed,
     ConnectionLost,
     DponeError,
@@ -87,6 +88,7 @@ def load_lane(
         Interrupted: The parent is gone or the drain ran out; the chunk in hand was given back.
         ConnectionLost: A server stayed away after three tries.
         LeaseLost: This lane's session was ended by an operator and another has its chunk.
+        CampaignActive: Somebody holds the campaign exclusively and does not let go.
     """
     result = LaneResult()
     with (
@@ -160,7 +162,7 @@ def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObse
     started = time.monotonic()
     try:
         done = load_chunk(sessions, chunk, claim)
-    except (LeaseLost, ConnectionLost, OutcomeUnknown, Interrupted):
+    except (CampaignActive, LeaseLost, ConnectionLost, OutcomeUnknown, Interrupted):
         raise
     except DponeError as error:
         # Somebody wrote receipts that are not ours: whatever the policy, no other chunk is safe then.

@@ -11,9 +11,9 @@ from dpone_dagster.campaign.chunkbounds import chunk_bound_type
 from dpone_dagster.campaign.contract import Column, ColumnContract
 from dpone_dagster.campaign.deletion import delete_mark
 from dpone_dagster.campaign.errors import (
-    CampaignActive,
     CatalogRefused,
     Finding,
+    GenerationStale,
     HandoffRefused,
     KeyInvalid,
     RightsMissing,
@@ -32,8 +32,10 @@ from dpone_dagster.campaign.typetable import TypeTable
 from dpone_dagster.campaign.watermark import prove_handoff_pair
 from dpone_dagster.engine.generation import generation_of
 from dpone_dagster.engine.sessions import (
+    campaign_active,
     existing_campaign,
     hold_campaign,
+    hold_target,
     opened,
     prove_manifest,
     prove_no_campaign,
@@ -152,7 +154,7 @@ def _create_or_wait(spec: CampaignSpec, source: Source, target: Target, intent: 
         if record is not None and intent == "join":
             return record
         if time.monotonic() >= deadline:
-            raise CampaignActive(f"campaign {spec.dataset} is being prepared by another session")
+            raise campaign_active(spec, target)
     try:
         if not target.ledger.provisioned():
             target.ledger.provision()
@@ -280,7 +282,10 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
     contract = proven.contract
     plan = spec.plan
     with target.transaction():
-        target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
+        hold_target(target, spec.target)
+        if target.publications.head(spec.target) != proven.head:
+            advice = "Run it again: the campaign is made against the table that is live now."
+            raise GenerationStale(f"{spec.target} was published or rolled back meanwhile", next_step=advice)
         shadow = target.tables.create_shadow(proven.live, spec.shadow, spec.run_key)
         record = CampaignRecord(
             run_key=spec.run_key,

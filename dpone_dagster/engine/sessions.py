@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from dpone_dagster.campaign.contract import ColumnContract
@@ -21,6 +20,7 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.stopping import cut_when_told
 from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
@@ -53,14 +53,22 @@ def opened(connect: Callable[[str], _Opened], purpose: str) -> _Opened:
     return connect(purpose)
 
 
-def target_session(connector: Connector, purpose: str) -> AbstractContextManager[Target]:
-    """One target connection for the length of a block."""
-    return contextlib.closing(opened(connector.target, purpose))
+@contextlib.contextmanager
+def target_session(connector: Connector, purpose: str) -> Iterator[Target]:
+    """One target connection for the length of a block; cut if this process is told to stop.
+
+    Raises:
+        Interrupted: It was.
+    """
+    with contextlib.closing(opened(connector.target, purpose)) as target, cut_when_told(target):
+        yield target
 
 
-def source_session(connector: Connector, purpose: str) -> AbstractContextManager[Source]:
-    """One source connection for the length of a block."""
-    return contextlib.closing(opened(connector.source, purpose))
+@contextlib.contextmanager
+def source_session(connector: Connector, purpose: str) -> Iterator[Source]:
+    """As `target_session`, one source connection."""
+    with contextlib.closing(opened(connector.source, purpose)) as source, cut_when_told(source):
+        yield source
 
 
 def hold_campaign(spec: CampaignSpec, target: Target) -> None:
@@ -69,11 +77,20 @@ def hold_campaign(spec: CampaignSpec, target: Target) -> None:
     Raises:
         CampaignActive: Another session holds it; the message names it.
     """
-    if target.fence.lock_campaign(spec.run_key, "exclusive", EXCLUSIVE_WAIT_SECONDS):
-        return
+    if not target.fence.lock_campaign(spec.run_key, "exclusive", EXCLUSIVE_WAIT_SECONDS):
+        raise campaign_active(spec, target)
+
+
+def campaign_active(spec: CampaignSpec, target: Target) -> CampaignActive:
+    """What whoever did not get the campaign's lock is told: who holds it.
+
+    Args:
+        spec: The campaign.
+        target: The connection that did not get it.
+    """
     holders = target.fence.holders(spec.run_key)
     named = "; ".join(str(holder) for holder in holders) or "a session that has just let go"
-    raise CampaignActive(f"campaign {spec.dataset} is held by {named}")
+    return CampaignActive(f"campaign {spec.dataset} is held by {named}")
 
 
 def prove_no_campaign(target: Target, table: TableRef, *, but: str | None = None) -> None:

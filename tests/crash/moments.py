@@ -1,6 +1,6 @@
-"""Moments at which a lane's own process is told to stop; each is named by what has just happened.
+"""Moments at which a process is told to stop; each is named by what has just happened.
 
-Called in the lane's process before it starts; the process signals itself, so that it comes at that very moment.
+Called in its process before the work starts; the process signals itself, so that it comes at that very moment.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import psycopg
 from dpone_dagster.mssql.chunkwrite import ChunkWriter
 from dpone_dagster.mssql.ledger import MssqlLedger
 from dpone_dagster.mssql.session import Session as MssqlSession
+from dpone_dagster.mssql.tables import MssqlTables
 from dpone_dagster.postgres.chunkwrite import _Writer as PostgresWriter
 from dpone_dagster.postgres.ledger import PostgresLedger
+from dpone_dagster.postgres.tables import PostgresTables
 
 
 def _told() -> None:
@@ -99,3 +101,8 @@ def announce_the_claim() -> None:
 def announce_the_write() -> None:
     _announce(PostgresWriter, "prove_shadow", wait=True)
     _announce(ChunkWriter, "_insert_rows", wait=True)
+
+
+def announce_the_count() -> None:
+    for kind in (PostgresTables, MssqlTables):
+        _announce(kind, "count", wait=False)

@@ -1,4 +1,4 @@
-"""A lane that is told to stop, at the worst moments: its chunk is given back, its locks and sessions are gone.
+"""A lane, or a later step, that is told to stop at the worst moments: no chunk, no lock and no session stays with it.
 
 Its process stays alive, as a step of Dagster does that still has events to write, so that nothing is owed to its death.
 Verified on Babelfish 4.3. UNVERIFIED on SQL Server: how soon an attention ends a statement there.
@@ -29,9 +29,10 @@ from tests.orders import Orders, make_orders
 
 WITHIN_SECONDS = 15
 CHUNKS = 4
-LANE = """
+STEP = """
 import os, signal, sys, yaml
 from dpone_dagster.campaign.errors import Interrupted
+from dpone_dagster.engine.validate import validate
 from tests.crash import moments
 from tests.engine.campaign import Seen, lane
 from tests.mssql_orders import MssqlOrders
@@ -49,7 +50,10 @@ orders = kind(sys.argv[2], sys.argv[3], yaml.safe_load(open(sys.argv[4])))
 signal.signal(signal.SIGTERM, stop)
 getattr(moments, sys.argv[5])()
 try:
-    lane(orders, Seen(), run_id="told")
+    if sys.argv[6] == "lane":
+        lane(orders, Seen(), run_id="told")
+    else:
+        validate(orders.spec, orders.connector, "told")
 except (Told, Interrupted):  # a driver may have swallowed the first
     print("told", flush=True)
 sys.stdin.read()
@@ -68,10 +72,10 @@ def orders(request: pytest.FixtureRequest, new_database: Callable[[str], str]) -
 
 
 @contextlib.contextmanager
-def a_lane(orders: Orders, folder: Path, moment: str) -> Iterator[subprocess.Popen[str]]:
-    arguments = [type(orders).__name__, orders.source_url, orders.target_url, str(orders.write(folder)), moment]
+def a_step(orders: Orders, folder: Path, moment: str, step: str = "lane") -> Iterator[subprocess.Popen[str]]:
+    arguments = [type(orders).__name__, orders.source_url, orders.target_url, str(orders.write(folder)), moment, step]
     process = subprocess.Popen(
-        [sys.executable, "-c", LANE, *arguments],
+        [sys.executable, "-c", STEP, *arguments],
         cwd=os.getcwd(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -98,10 +102,12 @@ def state_of_the_chunks(orders: Orders) -> dict[ChunkState, int]:
 
 
 def sessions(orders: Orders) -> int:
-    of_postgres = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'dpone orders l%' AND datname = "
+    """Of lanes and of validations."""
+    mine = "({0} LIKE 'dpone orders l%' OR {0} LIKE 'dpone orders v%')"
+    of_postgres = f"SELECT count(*) FROM pg_stat_activity WHERE {mine.format('application_name')} AND datname = "
     found = orders.on_source(of_postgres + "current_database()")
     if isinstance(orders, MssqlOrders):
-        of_mssql = "SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE program_name LIKE 'dpone orders l%'"
+        of_mssql = f"SELECT COUNT(*) FROM sys.dm_exec_sessions WHERE {mine.format('program_name')}"
         found += orders.on_target(of_mssql)
     else:
         found += orders.on_target(of_postgres + "current_database()")
@@ -128,7 +134,7 @@ def prove_that_another_lane_finishes(orders: Orders) -> None:
 
 @pytest.mark.parametrize("moment", ["after_the_claim", "while_a_transaction_begins", "while_the_chunk_commits"])
 def test_the_chunk_is_pending_again_or_committed(orders: Orders, tmp_path: Path, moment: str) -> None:
-    with a_lane(orders, tmp_path, moment) as process:
+    with a_step(orders, tmp_path, moment) as process:
         assert said(process) == "told"
         prove_nothing_is_left(orders)
     prove_that_another_lane_finishes(orders)
@@ -149,7 +155,7 @@ def held(orders: Orders, of_postgres: str, of_mssql: str) -> Iterator[None]:
 
 def test_a_claim_whose_answer_is_never_seen_is_given_back(orders: Orders, tmp_path: Path) -> None:
     same = "UPDATE system.__dpone__backfill_chunks SET tries = tries"
-    with a_lane(orders, tmp_path, "announce_the_claim") as process, contextlib.ExitStack() as blocker:
+    with a_step(orders, tmp_path, "announce_the_claim") as process, contextlib.ExitStack() as blocker:
         blocker.enter_context(held(orders, same, same))
         assert said(process) == "here"
         tell(orders, process, blocker)
@@ -160,7 +166,7 @@ def test_a_claim_whose_answer_is_never_seen_is_given_back(orders: Orders, tmp_pa
 def test_a_write_that_waits_for_somebody_else_is_cut(orders: Orders, tmp_path: Path) -> None:
     shadow = f'landing."{orders.spec.shadow.name}"'
     locked = f"LOCK TABLE {shadow} IN ACCESS EXCLUSIVE MODE", f"ALTER TABLE {shadow} ADD later int"
-    with a_lane(orders, tmp_path, "announce_the_write") as process, contextlib.ExitStack() as blocker:
+    with a_step(orders, tmp_path, "announce_the_write") as process, contextlib.ExitStack() as blocker:
         assert said(process) == "here"
         blocker.enter_context(held(orders, *locked))
         assert process.stdin is not None
@@ -168,6 +174,22 @@ def test_a_write_that_waits_for_somebody_else_is_cut(orders: Orders, tmp_path: P
         process.stdin.flush()
         tell(orders, process, blocker)
         prove_nothing_is_left(orders)
+    prove_that_another_lane_finishes(orders)
+
+
+def test_a_validation_that_waits_for_somebody_else_is_cut(orders: Orders, tmp_path: Path) -> None:
+    lane(orders, Seen())
+    shadow = f'landing."{orders.spec.shadow.name}"'
+    locked = f"LOCK TABLE {shadow} IN ACCESS EXCLUSIVE MODE", f"ALTER TABLE {shadow} ADD later int"
+    with a_step(orders, tmp_path, "announce_the_count", "validate") as process:
+        with held(orders, *locked):
+            assert said(process) == "here"
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            assert said(process) == "told"
+        prove_nothing_is_left(orders)
+    (loaded,) = orders.on_target("SELECT status FROM system.__dpone__loads WHERE load_id = 'told'")
+    assert loaded[0] == "failed" or isinstance(orders, MssqlOrders), "the stand-in's connection is dead by then"
     prove_that_another_lane_finishes(orders)
 
 

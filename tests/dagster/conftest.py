@@ -11,7 +11,9 @@ import pytest
 from dagster import DagsterInstance
 
 import dpone_dagster
+from tests.dagster.daemon import running_daemon
 from tests.dagster.project import Project
+from tests.dagster.ui import Ui
 from tests.orders import Orders
 
 SETTINGS = Path(dpone_dagster.__file__).parent / "dagster.yaml"
@@ -39,3 +41,11 @@ def project(
         monkeypatch.setenv(name, value)
     yield Project(orders, orders.write(folder), instance)
     _forkserver._stop()  # type: ignore[attr-defined]  # the next test's lanes need the next test's environment
+
+
+@pytest.fixture
+def ui(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ui]:
+    """The UI over the shipped workspace and the project's manifest."""
+    monkeypatch.setenv("DPONE_MANIFESTS", str(project.manifest))
+    with running_daemon(project.instance) as daemon:
+        yield Ui(daemon)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from dagster import DagsterInstance
 from dagster._core.execution.backfill import BULK_ACTION_TERMINAL_STATUSES, BulkActionStatus
-from dagster._core.test_utils import create_test_daemon_workspace_context
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._daemon.backfill import execute_backfill_iteration
+from dagster._daemon.controller import create_daemon_grpc_server_registry
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster_graphql.client.query import LAUNCH_PARTITION_BACKFILL_MUTATION
 from dagster_graphql.test.utils import execute_dagster_graphql
@@ -76,5 +76,10 @@ class Daemon:
 def running_daemon(instance: DagsterInstance) -> Iterator[Daemon]:
     """A daemon of the shipped workspace; DPONE_MANIFESTS and the connections are those of the environment."""
     target = WorkspaceFileTarget([str(WORKSPACE)])
-    with create_test_daemon_workspace_context(target, instance) as workspace:
+    with (
+        create_daemon_grpc_server_registry(instance) as servers,
+        WorkspaceProcessContext(instance, target, grpc_server_registry=servers) as workspace,
+    ):
         yield Daemon(workspace)
+    for server in servers._all_processes:  # told to end; one that is left behind fails the test run at its very end
+        server.server_process.wait(_WAIT_SECONDS)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import psycopg
 import pytest
+from dagster import DagsterRunStatus
 
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
@@ -17,39 +15,37 @@ from dpone_dagster.engine.load import LaneResult, load_lane
 from dpone_dagster.engine.prepare import prepare
 from tests.commands import Run
 from tests.dagster.project import Project
-from tests.dagster.test_interrupt import wait_for
+from tests.dagster.ui import Ui
 from tests.engine.campaign import Seen, finish
 from tests.orders import Orders
+from tests.waiting import PATIENCE_SECONDS, within
 
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'public.orders'::regclass"
 PUBLICATIONS = "SELECT count(*) FROM system.__dpone__publications"
 
 
-def job_of_the_ui(project: Project) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.dagster.run_worker", str(project.manifest)],
-        env=dict(os.environ),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
 @pytest.mark.slow
-def test_the_command_beside_the_job_is_told_who_is_at_work(project: Project, tmp_path: Path) -> None:
+def test_the_command_and_the_second_click_beside_the_job_are_told_who_is_at_work(
+    project: Project, ui: Ui, tmp_path: Path
+) -> None:
     orders = project.orders
-    prepared = "SELECT to_regclass('system.__dpone__backfill_chunks') IS NOT NULL"
     with psycopg.connect(orders.source_url) as holder:
-        job = job_of_the_ui(project)
-        assert wait_for(lambda: orders.on_target(prepared) == [(True,)], 60)
         holder.execute("LOCK TABLE public.orders IN ACCESS EXCLUSIVE MODE")
-        assert wait_for(lambda: orders.on_source(WAITING)[0][0] > 0, 60)
+        job = ui.launch("orders_campaign")
+        assert within(PATIENCE_SECONDS, lambda: orders.on_source(WAITING)[0][0] > 0)
         command = Run(orders, tmp_path, "run", "--execute")
         assert command.wait() == 3, command.printed()
         assert "CAMPAIGN_ACTIVE" in command.printed()
         assert "lane" in command.printed()
-    assert job.wait(120) == 0
+        second = ui.launch("orders_campaign")
+        assert ui.end_of(second) is DagsterRunStatus.FAILURE
+        said = ui.failures(second)
+        assert "CAMPAIGN_ACTIVE" in said
+        assert "lane" in said
+    assert ui.end_of(job) is DagsterRunStatus.SUCCESS, ui.failures(job)
     assert orders.target_rows() == orders.source_rows()
     assert orders.on_target(PUBLICATIONS) == [(1,)]
+    assert orders.on_target("SELECT DISTINCT tries FROM system.__dpone__backfill_chunks") == [(1,)]
 
 
 @pytest.mark.slow
