@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.orders import Orders
+from tests.waiting import PATIENCE_SECONDS
 
 _READ = re.compile(r"\[(\d+)\] .*/\* dpone:read_chunk \w+ chunk=(\d+) epoch=(\d+)")
-_WAIT_SECONDS = 180
+_END_SECONDS = 600
 
 
 class Run:
@@ -51,13 +52,13 @@ class Run:
         self.log.close()
 
     def wait(self) -> int:
-        code = self.process.wait(timeout=180)
+        code = self.process.wait(timeout=_END_SECONDS)
         self.log.close()
         return code
 
     def wait_for(self, reached: Callable[[], bool]) -> None:
         """Return when it is reached; a run that ends or hangs before is an error."""
-        deadline = time.monotonic() + _WAIT_SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not reached():
             assert self.process.poll() is None, self.printed()
             assert time.monotonic() < deadline, self.printed()

@@ -6,21 +6,24 @@ import contextlib
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import dpone_dagster
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.campaign.selection import EVERY_CHUNK
 from dpone_dagster.engine.cancel import cancel
 from dpone_dagster.ports.target import Target
 from tests.chaos import oracle
+from tests.chaos.daemon import code_server
 from tests.chaos.ground import Writer, make_ground
 from tests.chaos.shape import Event, Shape
 from tests.orders import Orders
@@ -32,8 +35,9 @@ EXPECTED = {
     "CAMPAIGN_CANCELLED", "CHUNK_FAILED", "INTERRUPTED", "FAULT_INJECTED", "PUBLICATION_BLOCKED",
 }  # fmt: skip
 _EXIT_CODES = {0, 1, 2, 3, 130, -signal.SIGKILL, -signal.SIGTERM}
-_SECONDS_A_RUN = 180
+_SECONDS_A_RUN = 300
 _RESUMES = 8
+SETTINGS = Path(dpone_dagster.__file__).parent / "dagster.yaml"
 _Seen = TypeVar("_Seen")
 
 
@@ -88,6 +92,7 @@ class Campaign:
         self._dice = random.Random(f"{shape.seed} victims")
         self._looking: Target | None = None
         self._groups: list[int] = []
+        self._socket = folder / "code"
         self._cancelled = False
         self.outcome = Outcome(shape)
 
@@ -96,7 +101,7 @@ class Campaign:
         started = time.monotonic()
         (self._folder / "marks").mkdir()
         writer = Writer(self._shape, self._orders.source_url)
-        with writer.at_work():
+        with writer.at_work(), self._code_server():
             done = self._load()
         self.outcome.writes = writer.writes
         if done and self._increment():
@@ -143,31 +148,59 @@ class Campaign:
         return self._end_of(process)
 
     def _start(self, command: str, fault: str = "") -> subprocess.Popen[bytes]:
-        manifest = self._orders.write(self._folder)
-        if self._shape.route == "dagster":
-            words = ("increment", "run") if command == "increment" else ("backfill", command)
-            flags = ("--execute",) if command == "run" else ()
-            program, place = ["dpone_dagster.cli", *words, str(manifest), *flags], self._folder
-        else:
-            program, place = ["tests.chaos.worker", command, str(manifest)], Path.cwd()
+        process = self._spawn([sys.executable, "-m", *self._program(command)], f"--- {command} {fault}", fault)
+        self.outcome.runs += 1
+        return process
+
+    def _program(self, command: str) -> list[str]:
+        manifest = str(self._orders.write(self._folder))
+        if self._shape.route == "engine":
+            return ["tests.chaos.worker", command, manifest]
+        if command == "increment":
+            return ["dpone_dagster.cli", "increment", "run", manifest]
+        if self._shape.route == "daemon":
+            return ["tests.chaos.daemon", manifest, str(self._socket)]
+        return ["dpone_dagster.cli", "backfill", command, manifest, *(["--execute"] if command == "run" else [])]
+
+    def _spawn(self, command: list[str], title: str, fault: str = "") -> subprocess.Popen[bytes]:
+        """A process in a group of its own."""
         with (self._folder / "log").open("ab") as log:
-            log.write(f"--- {command} {fault}\n".encode())
+            log.write(f"{title}\n".encode())
             log.flush()
             process = subprocess.Popen(
-                [sys.executable, "-m", *program],
-                cwd=place,
+                command,
+                cwd=self._folder,
                 env={**os.environ, **self._environment(fault)},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
         self._groups.append(process.pid)
-        self.outcome.runs += 1
         return process
+
+    @contextlib.contextmanager
+    def _code_server(self) -> Iterator[None]:
+        """Of the daemons' route; it and its runs outlive every daemon."""
+        if self._shape.route != "daemon":
+            yield
+            return
+        (self._folder / "dagster").mkdir()
+        shutil.copy(SETTINGS, self._folder / "dagster")
+        self._orders.write(self._folder)
+        server = self._spawn([sys.executable, "-m", *code_server(self._socket)], "--- code server")
+        try:
+            yield
+        finally:
+            self._kill_group(server)
 
     def _environment(self, fault: str) -> Mapping[str, str]:
         faults = {"DPONE_ALLOW_FAULTS": "1", "DPONE_FAULT": fault, "DPONE_FAULT_MARKS": str(self._folder / "marks")}
-        return {**self._orders.environment, "DAGSTER_HOME": str(self._folder / "dagster"), **faults}
+        places = {
+            "DAGSTER_HOME": str(self._folder / "dagster"),
+            "DPONE_MANIFESTS": str(self._folder / "orders.yaml"),
+            "PYTHONPATH": str(Path.cwd()),
+        }
+        return {**self._orders.environment, **places, **faults}
 
     def _end_of(self, process: subprocess.Popen[bytes]) -> int:
         try:
@@ -191,8 +224,8 @@ class Campaign:
     def _hurt(self, process: subprocess.Popen[bytes], event: Event) -> None:
         self.outcome.hits += 1
         if event.action == "kill lane":
-            self._kill_a_lane(process)
-        elif event.action == "kill run":
+            self._kill_a_lane()
+        elif event.action in ("kill run", "kill daemon"):
             process.kill()
         elif event.action == "kill all":
             self._kill_group(process)
@@ -210,13 +243,13 @@ class Campaign:
             os.killpg(process.pid, signal.SIGKILL)
         return process.wait()
 
-    def _kill_a_lane(self, process: subprocess.Popen[bytes]) -> None:
+    def _kill_a_lane(self) -> None:
         """The ledger knows who works; a process of another group is none of ours."""
         chunks = self._look(lambda t: t.ledger.chunks(self._orders.spec.run_key, EVERY_CHUNK)) or []
         at_work = {c.worker.pid for c in chunks if c.worker is not None}
         for pid in self._dice.sample(sorted(at_work), len(at_work)):
             with contextlib.suppress(ProcessLookupError):
-                if os.getpgid(pid) == process.pid != pid:
+                if os.getpgid(pid) in self._groups and pid not in self._groups:
                     os.kill(pid, signal.SIGKILL)
                     return
         self.outcome.hits -= 1

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
 from dpone_dagster.campaign.plan import ChunkKind
 
 Action = Literal[
-    "kill lane", "kill run", "kill all", "terminate", "cancel", "restart fast", "restart immediate", "fault"
+    "kill lane",
+    "kill run",
+    "kill all",
+    "terminate",
+    "cancel",
+    "restart fast",
+    "restart immediate",
+    "fault",
+    "kill daemon",
 ]
-Route = Literal["engine", "dagster"]
+Route = Literal["engine", "dagster", "daemon"]
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 90
 NUMBERS = 10_000
 COLUMN = {"uuid": "id", "integer": "n", "date": "day", "timestamp": "placed_at"}
-EVERY_NTH_BY_DAGSTER = 10
+# By the last digit of the seed; the others take the engine's.
+ROUTES: Mapping[int, Route] = {0: "dagster", 3: "daemon"}
 _FAULTS = (
     ("after_claim", "mid_extract", "after_stage", "before_chunk_commit", "after_chunk_commit", "after_ledger"),
     ("after_seal", "after_indexes", "before_validated", "after_validated", "between_renames"),
@@ -25,7 +35,9 @@ _FAULTS = (
 )
 _INCREMENT_FAULTS = (None, None, "before_increment_commit", "after_increment_commit")
 _ACTIONS = get_args(Action)
-_WEIGHTS = (4, 2, 3, 2, 2, 1, 1, 5)
+_WEIGHTS = (4, 2, 3, 2, 2, 1, 1, 5, 0)
+# What happens after the first event where daemons drive a backfill; instead of everything else a daemon is killed.
+_BESIDE_A_DAEMON = frozenset({"kill lane", "restart fast", "restart immediate"})
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,8 @@ class Shape:
         skew: 0 for rows spread evenly; the higher, the more of them are in few chunks.
         writes: Whether the source is written to meanwhile.
         increment_fault: Where the first increment is killed.
-        route: What drives it: the engine's use cases in plain processes, or `dpone` with Dagster.
+        route: What drives it: the engine's use cases in plain processes, `dpone` with Dagster, or a partition backfill
+            that Dagster's daemons carry out.
     """
 
     seed: int
@@ -102,7 +115,7 @@ class Shape:
 def shape_of(seed: int) -> Shape:
     """The campaign of a seed."""
     dice = random.Random(seed)
-    route: Route = "dagster" if seed % EVERY_NTH_BY_DAGSTER == 0 else "engine"
+    route = ROUTES.get(seed % 10, "engine")
     kind: ChunkKind = dice.choice(("uuid", "integer", "date", "timestamp"))
     column = COLUMN[kind]
     key = ("id",) if column == "id" or dice.random() < 0.5 else ("id", column)
@@ -116,10 +129,16 @@ def shape_of(seed: int) -> Shape:
         lanes=dice.randint(1, 4),
         skew=dice.choice((0.0, 1.0, 5.0)),
         writes=dice.random() < 0.8,
-        events=tuple(_event(dice, chunks) for _ in range(dice.randint(1, 4))),
+        events=tuple(_on(route, number, _event(dice, chunks)) for number in range(dice.randint(1, 4))),
         increment_fault=dice.choice(_INCREMENT_FAULTS),
         route=route,
     )
+
+
+def _on(route: Route, number: int, event: Event) -> Event:
+    if route != "daemon" or (number > 0 and event.action in _BESIDE_A_DAEMON):
+        return event
+    return replace(event, action="kill daemon", fault="")
 
 
 def _event(dice: random.Random, chunks: int) -> Event:

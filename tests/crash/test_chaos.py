@@ -41,7 +41,7 @@ def test_random_campaigns_end_in_exact_content(server: Restartable, tmp_path: Pa
 def test_a_seed_is_one_campaign() -> None:
     assert shape_of(7) == shape_of(7)
     assert len({shape_of(seed).kind for seed in range(50)}) == 4
-    assert len({event.action for seed in range(50) for event in shape_of(seed).events}) == 8
+    assert len({event.action for seed in range(50) for event in shape_of(seed).events}) == 9
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from dpone_dagster.mssql.session import Session
 from tests.engine.campaign import Seen, finish, lane
 from tests.mssql_orders import MssqlOrders, make_mssql_orders
 from tests.orders import Orders, make_orders
+from tests.waiting import PATIENCE_SECONDS, promised, within
 
 WITHIN_SECONDS = 15
 CHUNKS = 4
@@ -90,7 +91,7 @@ def a_step(orders: Orders, folder: Path, moment: str, step: str = "lane") -> Ite
 
 def said(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], 30)
+    ready, _, _ = select.select([process.stdout], [], [], PATIENCE_SECONDS)
     assert ready, "the lane says nothing"
     return process.stdout.readline().strip()
 
@@ -116,10 +117,7 @@ def sessions(orders: Orders) -> int:
 
 def prove_nothing_is_left(orders: Orders) -> None:
     """No session, no lock, no running chunk, while the process that was told to stop is still there."""
-    deadline = time.monotonic() + WITHIN_SECONDS
-    while sessions(orders) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert sessions(orders) == 0
+    assert within(promised(WITHIN_SECONDS), lambda: sessions(orders) == 0)
     with contextlib.closing(orders.connector.target("look")) as target:
         assert target.fence.holders(orders.spec.run_key) == []
         assert target.fence.lock_campaign(orders.spec.run_key, "exclusive", 0)

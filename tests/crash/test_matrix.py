@@ -13,7 +13,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +32,9 @@ from tests.crash.steps import STEPS
 from tests.engine.campaign import finish, load
 from tests.mssql_orders import MssqlOrders, make_either_orders
 from tests.orders import Orders
+from tests.waiting import PATIENCE_SECONDS, within
 
 ROWS, CHUNKS, HIT = 60, 3, 1
-PATIENCE_SECONDS = 60
 # The step that meets a point, where it is not the campaign itself; a swap back has its renames too.
 LATER = {
     "before_increment_commit": "increment",
@@ -231,10 +230,7 @@ def prove_nothing_is_left(orders: Orders, step: str, victim: Victim) -> None:
             assert target.fence.try_lock_chunk(orders.spec.run_key, index)
         with target.transaction():
             target.fence.lock_target(orders.spec.target, 5)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (left := sessions(orders, victim)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == []
+    assert within(PATIENCE_SECONDS, lambda: not sessions(orders, victim)), sessions(orders, victim)
 
 
 def tables(orders: Orders) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 from demo.embedded import Embedded
 from tests.commands import Run, log_statements, reads
 from tests.orders import Orders, make_orders
+from tests.waiting import PATIENCE_SECONDS
 
 KILLS = 10
 CHUNKS = 600
@@ -40,7 +41,7 @@ def phase(orders: Orders) -> str:
 
 
 def wait_for(run: Run, reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not reached() and run.process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
 

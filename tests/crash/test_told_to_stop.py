@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -14,6 +12,7 @@ from dagster import DagsterInstance
 from tests.commands import Run
 from tests.engine.campaign import load
 from tests.orders import Orders
+from tests.waiting import promised, within
 
 pytestmark = pytest.mark.slow
 WITHIN_SECONDS = 15
@@ -22,11 +21,8 @@ SESSIONS = (
 )
 
 
-def within(seconds: float, reached: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not reached() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return reached()
+def no_session(orders: Orders) -> bool:
+    return orders.on_target(SESSIONS) == orders.on_source(SESSIONS) == [(0,)]
 
 
 @pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
@@ -39,7 +35,9 @@ def test_a_validation_that_waits_is_left(orders: Orders, tmp_path: Path, told: s
         waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'"
         run.wait_for(lambda: orders.on_target(waiting) == [(1,)])
         run.process.send_signal(told)
-        assert within(WITHIN_SECONDS, lambda: orders.on_target(SESSIONS) == orders.on_source(SESSIONS) == [(0,)])
+        assert within(
+            promised(WITHIN_SECONDS), lambda: orders.on_target(SESSIONS) == orders.on_source(SESSIONS) == [(0,)]
+        )
         assert run.wait() == 130
     with DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
         assert [dagster_run.status.value for dagster_run in instance.get_runs()] == ["CANCELED"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from typing import Any
@@ -25,6 +24,7 @@ from dpone_dagster.engine.card import CampaignCard
 from tests.dagster.manifests import manifest_of
 from tests.engine.campaign import load
 from tests.orders import Orders
+from tests.waiting import PATIENCE_SECONDS, within
 
 SPEC = parse_manifest(manifest_of(chunks=8, lanes=2)).to_spec()
 RECEIPT = ChunkReceipt(SPEC.run_key, 3, "receipt-3", "plan", "contract", "binding", epoch=1, rows=250)
@@ -141,9 +141,7 @@ def test_an_interrupt_of_dagster_is_not_swallowed() -> None:
 def lane(told: Connection) -> None:
     """What a lane does between chunks."""
     told.send(("alive", run_is_alive()))
-    deadline = time.monotonic() + 20
-    while run_is_alive() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    within(PATIENCE_SECONDS, lambda: not run_is_alive())
     told.send(("alive", run_is_alive()))
 
 
@@ -159,11 +157,11 @@ def test_a_lane_knows_that_its_run_was_killed() -> None:
     here, there = multiprocessing.Pipe()
     worker = multiprocessing.get_context("spawn").Process(target=run_worker, args=(there,))
     worker.start()
-    assert here.poll(30)
+    assert here.poll(PATIENCE_SECONDS)
     assert here.recv() == ("alive", True)
     os.kill(worker.pid or 0, signal.SIGKILL)
     worker.join()
-    assert here.poll(10)
+    assert here.poll(PATIENCE_SECONDS)
     assert here.recv() == ("alive", False)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
 from multiprocessing.connection import Connection
 
 import psycopg
@@ -14,6 +13,7 @@ from dpone_dagster.assets.failures import shown_to_dagster
 from dpone_dagster.engine.validate import validate
 from tests.engine.campaign import load
 from tests.orders import Orders
+from tests.waiting import PATIENCE_SECONDS, promised, within
 
 WITHIN_SECONDS = 15
 SESSIONS = (
@@ -41,24 +41,17 @@ def test_a_step_that_waits_for_a_lock_ends_with_its_run(orders: Orders) -> None:
     with psycopg.connect(orders.target_url) as blocker:
         blocker.execute(f'LOCK TABLE landing."{orders.spec.shadow.name}" IN ACCESS EXCLUSIVE MODE'.encode())
         worker.start()
-        assert here.poll(60)
+        assert here.poll(PATIENCE_SECONDS)
         pid = here.recv()
-        wait_until(lambda: waiting(orders), 60)
+        assert within(PATIENCE_SECONDS, lambda: waiting(orders))
         os.kill(worker.pid or 0, signal.SIGKILL)
         worker.join()
-        wait_until(lambda: not alive(pid) and orders.on_target(SESSIONS, database) == [(0,)], WITHIN_SECONDS)
-        assert not alive(pid)
-        assert orders.on_target(SESSIONS, database) == [(0,)]
+        assert within(promised(WITHIN_SECONDS), lambda: not alive(pid))
+        assert within(promised(WITHIN_SECONDS), lambda: orders.on_target(SESSIONS, database) == [(0,)])
 
 
 def waiting(orders: Orders) -> bool:
     return orders.on_target("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'") == [(1,)]
-
-
-def wait_until(condition, seconds: float) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
 
 
 def alive(pid: int) -> bool:

@@ -43,7 +43,7 @@ class Ui:
     def failures(self, run_id: str) -> str:
         """What its failed steps said."""
         records = self.daemon.instance.all_logs(run_id, of_type=DagsterEventType.STEP_FAILURE)
-        return "\n".join(str(record.event_log_entry.dagster_event) for record in records)
+        return "\n".join(str(record.get_dagster_event().event_specific_data) for record in records)
 
     def _sent(self, mutation: str, parameters: dict[str, Any], name: str) -> dict[str, Any]:
         context = self.daemon.workspace.create_request_context()

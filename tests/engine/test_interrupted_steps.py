@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable
 
 import psycopg
 import pytest
@@ -19,6 +17,7 @@ from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.validate import validate
 from tests.engine.campaign import load
 from tests.orders import Orders
+from tests.waiting import PATIENCE_SECONDS, within
 
 
 class Told(BaseException):
@@ -34,7 +33,7 @@ def test_a_step_that_is_told_to_stop_is_not_left_running(orders: Orders) -> None
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'"
 
     def tell() -> None:
-        wait_until(lambda: orders.on_target(waiting) == [(1,)])
+        within(PATIENCE_SECONDS, lambda: orders.on_target(waiting) == [(1,)])
         os.kill(os.getpid(), signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, stop)
@@ -62,7 +61,7 @@ def test_a_heartbeat_goes_on_whatever_a_display_raises(orders: Orders, monkeypat
         raise ValueError("no such place")
 
     with Heartbeat(orders.spec, orders.connector, lambda: True, show):
-        wait_until(lambda: len(cards) > 2)
+        within(PATIENCE_SECONDS, lambda: len(cards) > 2)
     assert len(cards) > 2
 
 
@@ -70,9 +69,3 @@ def test_chunks_are_read_a_group_at_a_time(orders: Orders) -> None:
     load(orders)
     groups = chunks_of_each(orders.spec, orders.connector, [(0, 3), (3, 8)])
     assert [[chunk.index for chunk in group] for group in groups] == [[0, 1, 2], [3, 4, 5, 6, 7]]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)

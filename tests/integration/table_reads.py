@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from dpone_dagster.campaign.watermark import Anchor
 from dpone_dagster.ports.source import ChunkRead
 from dpone_dagster.postgres.source import PostgresSource
 from tests.integration.transfer import PLAN, execute
+from tests.waiting import PATIENCE_SECONDS, within
 
 TABLE = TableRef("public", "t")
 CONTRACT = ColumnContract(
@@ -43,7 +43,4 @@ def rows(source: PostgresSource, read: ChunkRead) -> int:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert within(PATIENCE_SECONDS, condition)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from dpone_dagster.campaign.plan import ChunkSpec, Plan
 from dpone_dagster.campaign.watermark import Anchor
 from dpone_dagster.ports.source import ChangeRead, ChunkRead
 from dpone_dagster.postgres.source import PostgresSource
+from tests.waiting import PATIENCE_SECONDS, within
 
 pytest.importorskip("adbc_driver_postgresql")
 
@@ -186,8 +186,9 @@ def test_a_cancel_from_another_thread_cuts_the_read(source: PostgresSource, url:
     with source.read_chunk(chunk_of(source)) as stream:
         batches = iter(stream)
         next(batches)
-        threading.Timer(0.2, source.cancel).start()
-        time.sleep(0.5)
+        canceller = threading.Thread(target=source.cancel)
+        canceller.start()
+        canceller.join()
         with pytest.raises(Interrupted):
             list(batches)
     assert len(column(read(source), "id")) == ROWS
@@ -234,9 +235,4 @@ def sessions(url: str, pattern: str) -> list[Any]:
 
 
 def ended(url: str, pattern: str = "dpone test rows") -> bool:
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        if not sessions(url, pattern):
-            return True
-        time.sleep(0.02)
-    return False
+    return within(PATIENCE_SECONDS, lambda: not sessions(url, pattern))

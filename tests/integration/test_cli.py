@@ -9,7 +9,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ from dagster import AssetKey, DagsterInstance, DagsterRun
 from tests.answers import prove_answer
 from tests.engine.campaign import finish, load
 from tests.orders import Orders
-
-PATIENCE_SECONDS = 120
+from tests.waiting import PATIENCE_SECONDS, within
 
 
 class Operator:
@@ -96,10 +94,7 @@ def source_held(orders: Orders) -> Iterator[None]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert within(PATIENCE_SECONDS, condition)
 
 
 def lanes_wait(orders: Orders, process: subprocess.Popen[str] | None = None) -> bool:

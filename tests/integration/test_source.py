@@ -23,6 +23,7 @@ from dpone_dagster.ports.source import ChunkRead
 from dpone_dagster.postgres.source import PostgresSource
 from tests.integration.table_reads import TABLE, read_of, rows, until
 from tests.integration.transfer import execute
+from tests.waiting import PATIENCE_SECONDS
 
 # ---------------------------------------------------------------- describe
 
@@ -232,7 +233,7 @@ def while_locked(database: str, source: PostgresSource, read: ChunkRead, *change
         for change in changes:
             writer.execute(change.encode())
         writer.commit()
-        reader.join(30)
+        reader.join(PATIENCE_SECONDS)
     return outcome
 
 
