@@ -18,6 +18,7 @@ MANIFESTS_VARIABLE = "DPONE_MANIFESTS"
 DEFAULT_FOLDER = "campaigns"
 _SUFFIXES = frozenset({".yaml", ".yml"})
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_COMPONENT = "dpone_dagster.Campaign"
 
 
 class _Loader(yaml.SafeLoader):
@@ -68,9 +69,16 @@ def load_manifest(path: Path, options: RunOptions = AS_WRITTEN) -> AnyManifest:
         ManifestInvalid: It cannot be read, is not YAML, or does not fit the contract.
     """
     try:
-        return parse_any(_read(path), options)
+        return parse_any(_manifest_in(_read(path)), options)
     except ManifestInvalid as error:
         raise ManifestInvalid(f"{path}: {error.message}", findings=error.findings, next_step=error.advice) from None
+
+
+def _manifest_in(found: object) -> object:
+    """The file's own content, or what a `defs.yaml` of a Dagster component has under `attributes`."""
+    if isinstance(found, Mapping) and found.get("type") == _COMPONENT:
+        return found.get("attributes")
+    return found
 
 
 def load_spec(path: Path, options: RunOptions = AS_WRITTEN) -> CampaignSpec:

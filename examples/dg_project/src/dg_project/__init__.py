@@ -1,0 +1,1 @@
+"""A project whose campaigns are components."""
