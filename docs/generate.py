@@ -25,6 +25,14 @@ _EXIT_CODES = (
     (130, "interrupted"),
 )
 
+_CODES_ELSEWHERE = {
+    "DPONE_BACKFILL_CAMPAIGN_LEASE_LOST": (
+        f"`{errors.LeaseLost.code}` in the worker whose session was ended. While a session that nobody hears of lives on "
+        f"at the server, the campaign is `{errors.CampaignActive.code}`, which names it; "
+        "`dpone backfill release MANIFEST` ends it, then `resume`."
+    ),
+}
+
 
 def pages() -> Mapping[str, str]:
     """Every generated page by its file name."""
@@ -40,6 +48,8 @@ def _errors() -> str:
     for kind in sorted(_error_classes(), key=lambda k: k.code):
         meaning = " ".join(inspect.getdoc(kind).split())  # type: ignore[union-attr]
         lines.append(f"| `{kind.code}` | {kind.exit_code} | {_cell(meaning)} | {_cell(kind.next_step)} |")
+    lines += ["", "## Codes of dpone on Airflow", "", "| there | here |", "|---|---|"]
+    lines += [f"| `{code}` | {_cell(meaning)} |" for code, meaning in _CODES_ELSEWHERE.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from dpone_dagster.cli.looking import (
     window_notes,
 )
 from dpone_dagster.cli.report import Report, Table, command, pasteable
+from dpone_dagster.cli.terminal import let_signals_interrupt, own_stderr
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.engine.prepare import prepare
@@ -107,7 +107,6 @@ def run_shown(spec: CampaignSpec, connector: Connector, request: JobRequest, sel
     """
     from dpone_dagster.cli.dagster_run import run_job
     from dpone_dagster.cli.display import show_on, watching
-    from dpone_dagster.cli.terminal import own_stderr
 
     started = time.monotonic()
     with own_stderr() as terminal, watching(spec, connector, show_on(spec, terminal)):
@@ -117,12 +116,6 @@ def run_shown(spec: CampaignSpec, connector: Connector, request: JobRequest, sel
     status = inspect.status(spec, connector)
     failures = () if end.success else _failures(status, end.failures)
     return RunOutcome(end.success, end.run_id, end.log, time.monotonic() - started, status, selected, failures)
-
-
-def let_signals_interrupt() -> None:
-    """A shell may have passed on an ignored SIGINT."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
 
 
 def _finished(spec: CampaignSpec, record: CampaignRecord) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import signal
-
 from dpone_dagster.campaign.errors import CampaignActive, Interrupted
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_route
 from dpone_dagster.cli.report import Report, Table, command, pasteable
+from dpone_dagster.cli.terminal import let_signals_interrupt, waiting
 from dpone_dagster.engine.apply import Compare
 from dpone_dagster.engine.increment import prove_gate
 
@@ -25,15 +24,16 @@ def increment_report(manifest: Asked, compare: Compare) -> Report:
         Interrupted: SIGINT or SIGTERM.
     """
     spec, connector = open_route(manifest)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)  # a shell may have passed on an ignored SIGINT
+    let_signals_interrupt()
     prove_gate(spec, connector)
 
     from dpone_dagster.assets.incremental import comparing
     from dpone_dagster.cli.dagster_run import JobRequest, run_job
 
     job = f"{spec.dataset}_increment"
-    end = run_job(JobRequest(manifest.path.resolve(), job, "increment", comparing(spec, compare), manifest.options))
+    request = JobRequest(manifest.path.resolve(), job, "increment", comparing(spec, compare), manifest.options)
+    with waiting(f"{spec.dataset}: increment at work"):
+        end = run_job(request)
     if end.interrupted:
         raise Interrupted(f"run {end.run_id} of {spec.dataset} was told to stop; its transaction was rolled back")
     failures = [{**f.as_dict(), "next_step": pasteable(f.advice, manifest)} for f in end.failures]

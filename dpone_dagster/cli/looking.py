@@ -10,6 +10,7 @@ from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.display import clock
 from dpone_dagster.cli.report import Report, Table, advised, pasteable
+from dpone_dagster.cli.terminal import waiting
 from dpone_dagster.connections import Connections
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
@@ -136,7 +137,8 @@ def _shown(value: object) -> str:
 def doctor_report(manifest: Asked) -> Report:
     """What is wrong and what to do next."""
     spec, connector = open_campaign(manifest)
-    diagnosis = inspect.doctor(spec, connector)
+    with waiting(f"{spec.dataset}: looking at servers, tables and state"):
+        diagnosis = inspect.doctor(spec, connector)
     number = len(diagnosis.findings)
     found = "nothing wrong" if not number else f"{number} finding{'s' if number > 1 else ''}"
     drifted = diagnosis.status is not None and diagnosis.status.drift and manifest.options.window

@@ -6,9 +6,10 @@ import time
 
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.asked import Asked
-from dpone_dagster.cli.campaign_run import RunOutcome, let_signals_interrupt, outcome_report, run_shown
+from dpone_dagster.cli.campaign_run import RunOutcome, outcome_report, run_shown
 from dpone_dagster.cli.looking import backfill_dict, headline, open_campaign, operator, report_of
 from dpone_dagster.cli.report import Report, command
+from dpone_dagster.cli.terminal import let_signals_interrupt
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.engine.prepare import prepare

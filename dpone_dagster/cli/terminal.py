@@ -1,13 +1,44 @@
-"""Who may write to the terminal: children inherit standard output and error, so both go to a file meanwhile."""
+"""The terminal: who may write to it, signs of life on it, and its signals.
+
+Children inherit standard output and error, so both go to a file while there are any.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
+
+
+def let_signals_interrupt() -> None:
+    """Let SIGINT and SIGTERM interrupt this process: a shell may have passed on an ignored SIGINT."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """A sign of life on a terminal while a block runs, however long that is; nothing where there is no terminal.
+
+    Args:
+        what: What is waited for.
+    """
+    with own_stderr() as terminal:
+        if not terminal.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        console = Console(file=terminal)
+        with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
+            bar.add_task(what, total=None)
+            yield
 
 
 @contextlib.contextmanager

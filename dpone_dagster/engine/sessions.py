@@ -178,4 +178,11 @@ def prove_manifest(spec: CampaignSpec, record: CampaignRecord) -> None:
     """
     contract = ColumnContract.from_dict(record.contract)
     if (record.plan_hash, record.config_hash) != (spec.plan_hash(contract), spec.config_hash(contract)):
-        raise PlanDrift(f"campaign {spec.dataset} ({spec.backfill_id or spec.run_key[:12]}) was prepared differently")
+        raise PlanDrift(
+            f"campaign {spec.dataset} ({spec.backfill_id or spec.run_key[:12]}) was prepared differently"
+            + ("" if spec.plan.count == record.chunk_count else _other_count(spec, record))
+        )
+
+
+def _other_count(spec: CampaignSpec, record: CampaignRecord) -> str:
+    return f": in {record.chunk_count:,} chunks, and this plan has {spec.plan.count:,}"

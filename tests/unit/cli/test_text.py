@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -114,6 +115,17 @@ def test_an_error_as_json_has_the_next_command(capsys: pytest.CaptureFixture[str
         answer_error("json", errors.TransientFailure("it is so"), ASKED)
     said = json.loads(capsys.readouterr().out)["error"]
     assert said["next_command"] == f"dpone backfill resume {EXAMPLE} --buckets 4"
+
+
+def test_long_work_shows_a_sign_of_life_on_a_terminal_and_nowhere_else() -> None:
+    program = "from dpone_dagster.cli.terminal import waiting\nwith waiting('orders: looking'): print('done')"
+    here, there = pty.openpty()
+    shown = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=there, text=True, check=True)
+    os.close(there)
+    assert "orders: looking" in os.read(here, 65_536).decode()
+    os.close(here)
+    silent = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (shown.stdout, silent.stdout, silent.stderr) == ("done\n", "done\n", "")
 
 
 @pytest.mark.parametrize(
