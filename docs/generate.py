@@ -27,7 +27,7 @@ _EXIT_CODES = (
 
 _CODES_ELSEWHERE = {
     "DPONE_BACKFILL_CAMPAIGN_LEASE_LOST": (
-        f"`{errors.LeaseLost.code}` in the worker whose session was ended. While a session that nobody hears of lives on "
+        f"`{errors.LeaseLost.code}` in the worker whose session was ended. While a session of a lost worker lives on "
         f"at the server, the campaign is `{errors.CampaignActive.code}`, which names it; "
         "`dpone backfill release MANIFEST` ends it, then `resume`."
     ),
