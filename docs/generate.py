@@ -48,7 +48,7 @@ def _errors() -> str:
     for kind in sorted(_error_classes(), key=lambda k: k.code):
         meaning = " ".join(inspect.getdoc(kind).split())  # type: ignore[union-attr]
         lines.append(f"| `{kind.code}` | {kind.exit_code} | {_cell(meaning)} | {_cell(kind.next_step)} |")
-    lines += ["", "## Codes of dpone on Airflow", "", "| there | here |", "|---|---|"]
+    lines += ["", "## Codes known from the Airflow host", "", "| there | here |", "|---|---|"]
     lines += [f"| `{code}` | {_cell(meaning)} |" for code, meaning in _CODES_ELSEWHERE.items()]
     return "\n".join(lines) + "\n"
 
