@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dagster import AssetExecutionContext, BackfillPolicy, JsonMetadataValue, MetadataValue, OpExecutionContext
 
-from dpone_dagster.assets.names import campaign_job_name, partitions_of, pool_name
+from dpone_dagster.assets.names import campaign_job_name, partitions_of, pool_name, retry_job_name
 from dpone_dagster.campaign.errors import PlanDrift
 from dpone_dagster.campaign.mapping import the_range
 from dpone_dagster.campaign.selection import ChunkSelection
@@ -35,13 +35,13 @@ def plan_tags(spec: CampaignSpec) -> dict[str, str]:
 
 
 def is_mapped(context: Context, spec: CampaignSpec) -> bool:
-    """Whether this run is one of several; the campaign's own job is always the only one.
+    """Whether this run is one of several; the campaign's own jobs are always the only one.
 
     Args:
         context: Of the step.
         spec: The campaign.
     """
-    return spec.mapping.mapped and context.job_name != campaign_job_name(spec)
+    return spec.mapping.mapped and context.job_name not in (campaign_job_name(spec), retry_job_name(spec))
 
 
 def selected_chunks(context: Context, spec: CampaignSpec) -> ChunkSelection:
