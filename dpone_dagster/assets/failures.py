@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dagster import Backoff, Failure, MetadataValue, RetryPolicy
 
 from dpone_dagster.assets.watchdog import end_with_run
-from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.errors import DponeError, Interrupted
 
 # Also covers a step whose process was killed; a permanent error never gets here (`allow_retries=False`).
 RETRIES = RetryPolicy(max_retries=3, delay=2, backoff=Backoff.EXPONENTIAL)
@@ -31,8 +31,11 @@ def shown_to_dagster(*also_retried: type[DponeError]) -> Iterator[None]:
     try:
         yield
     except DponeError as error:
+        # A pod that has to go is told to stop; its run goes on, so the step is started again elsewhere, as Dagster does
+        # where an interrupt comes through. Where the run itself was told to stop, nobody starts it.
+        again = error.retryable or isinstance(error, (Interrupted, *also_retried))
         # `from None`: a driver's own text, which may quote a row, must not be logged as the cause.
-        raise failure_of(error, retry=error.retryable or isinstance(error, also_retried)) from None
+        raise failure_of(error, retry=again) from None
 
 
 def failure_of(error: DponeError, *, retry: bool = False) -> Failure:

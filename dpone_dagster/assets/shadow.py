@@ -42,7 +42,7 @@ from dpone_dagster.assets.names import (
     retry_job_name,
 )
 from dpone_dagster.assets.watchdog import run_is_alive
-from dpone_dagster.campaign.errors import ChunkFailed, Interrupted, StoppedByPeer
+from dpone_dagster.campaign.errors import ChunkFailed, StoppedByPeer
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
@@ -127,9 +127,7 @@ def _lane_op(spec: CampaignSpec) -> OpDefinition:
     )
     def load_chunks(context: OpExecutionContext, dpone_connections: DponeConnections) -> None:
         """Take the next free chunk until none is left."""
-        # A pod that has to go is told to stop; its run goes on, so the lane is started again elsewhere. Where the run
-        # itself was told to stop, nobody starts it.
-        with shown_to_dagster(Interrupted):
+        with shown_to_dagster():
             chosen = selected_chunks(context, spec)
             connector = dpone_connections.connector(spec)
             if _prepare_is_left_out(context, spec):

@@ -23,10 +23,10 @@ from dagster_postgres import PostgresEventLogStorage
 from psycopg.conninfo import conninfo_to_dict
 
 import dpone_dagster
-from tests.dagster.test_interrupt import wait_for
 from tests.deploy import helm
 from tests.orders import Orders
 from tests.servers.proxy import CuttingProxy
+from tests.waiting import PATIENCE_SECONDS, within
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -160,7 +160,7 @@ def test_the_images_command_serves_the_campaigns_and_its_health_check_sees_it(
         assert server.poll() is None, "the code server ended"
         return subprocess.run(check, capture_output=True, check=False).returncode == 0
 
-    assert wait_for(healthy, 180)
+    assert within(PATIENCE_SECONDS, healthy)
 
 
 def test_kubernetes_starts_the_same_code_server() -> None:

@@ -21,10 +21,10 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster._core.launcher import LaunchRunContext
 
 from tests.dagster import project as code_location
-from tests.dagster.test_interrupt import wait_for
 from tests.deploy import helm
 from tests.deploy.cluster import Cluster
 from tests.orders import Orders
+from tests.waiting import PATIENCE_SECONDS, within
 
 SCHEMAS = "1.31"
 IMAGE = "registry.example/dpone-dagster:0.1.0"
@@ -124,16 +124,16 @@ def launch(instance: DagsterInstance, manifest: Path) -> DagsterRun:
 def disrupt(cluster: Cluster, orders: Orders, missed: list[str]) -> None:
     """Both lanes go in the middle of a chunk: one is told to, one is lost with its node."""
     with psycopg.connect(orders.source_url) as migration:
-        if not wait_for(lambda: orders.on_target(PREPARED) == [(True,)], 180):
+        if not within(PATIENCE_SECONDS, lambda: orders.on_target(PREPARED) == [(True,)]):
             missed.append("the campaign was not prepared")
         migration.execute("LOCK TABLE public.orders IN ACCESS EXCLUSIVE MODE")
-        if not wait_for(lambda: orders.on_source(WAITING)[0][0] == 2, 180):
+        if not within(PATIENCE_SECONDS, lambda: orders.on_source(WAITING) == [(2,)]):
             missed.append("the lanes do not wait for the source")
             return
         for step, told in ((EVICTED, signal.SIGTERM), (LOST, signal.SIGKILL)):
             pod = cluster.pod_of(step)
             pod.send_signal(told)
-            if not wait_for(lambda pod=pod: pod.poll() is not None, 60):
+            if not within(PATIENCE_SECONDS, lambda pod=pod: pod.poll() is not None):
                 missed.append(f"{step} did not go")
 
 
@@ -146,7 +146,7 @@ def test_each_lane_is_a_pod_and_one_that_is_lost_is_replaced_and_goes_on_by_the_
         run = launch(instance, manifest)
         thread = threading.Thread(target=disrupt, args=(cluster, orders, missed), daemon=True)
         thread.start()
-        assert wait_for(lambda: bool((now := instance.get_run_by_id(run.run_id)) and now.is_finished), 600)
+        assert within(900, lambda: bool((now := instance.get_run_by_id(run.run_id)) and now.is_finished))
         thread.join()
         ended = instance.get_run_by_id(run.run_id)
         retried = instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_RESTARTED)
