@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.campaign.slices import InnerMode
 
 
 class Answer(BaseModel):
@@ -68,11 +69,13 @@ class RollbackAnswer(Answer):
 class PublicationAnswer(Answer):
     """How, and how far, the loaded rows became visible."""
 
-    mode: str
+    mode: Literal["direct", "shadow_swap"]
     phase: Phase
     target: str
-    shadow: str
-    backup: str
+    inner_mode: InnerMode
+    shadow: str | None
+    """Null for `direct`, which writes into the live table; so is the backup."""
+    backup: str | None
     committed_chunks: int
     validation: Literal["pending", "passed", "blocked"]
     expected_rows: int | None
@@ -119,11 +122,20 @@ class IntervalAnswer(Answer):
     try_number: str | None
 
 
+class VerificationAnswer(Answer):
+    """Whether rows read and written agree, chunk by chunk."""
+
+    status: Literal["pending", "passed", "blocked", "warning"]
+    chunks_with_other_row_counts: int | None
+    """Of a `direct` campaign; null until it is published, and for a shadow, where a difference fails the chunk."""
+
+
 class BackfillAnswer(Answer):
     """The campaign's state."""
 
     progress: ProgressAnswer
     publication: PublicationAnswer
+    verification: VerificationAnswer
     retry_policy: Literal["non_committed", "failed_only"]
     state_backend: Literal["audit_schema"]
     state_path: str | None

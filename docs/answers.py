@@ -22,6 +22,7 @@ from docs.answerblocks import (
     PartitionsAnswer,
 )
 from dpone_dagster.campaign.ledger import ChunkState, Phase
+from dpone_dagster.campaign.slices import InnerMode
 
 
 class PlanAnswer(Answer):
@@ -32,8 +33,10 @@ class PlanAnswer(Answer):
     run_key: str
     source: str
     target: str
-    shadow: str
-    backup: str
+    publication_mode: Literal["direct", "shadow_swap"]
+    inner_mode: InnerMode
+    shadow: str | None
+    backup: str | None
     unique_key: list[str]
     handoff_id: str | None
     chunk: ChunkSpecAnswer

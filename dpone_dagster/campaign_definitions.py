@@ -58,18 +58,16 @@ def build_initial_load(spec: CampaignSpec, manifest_path: Path, connections: Dpo
         manifest_path: Where it was read from; shown with the shadow.
         connections: Opens its connections when a step runs.
     """
-    assets: list[AssetsDefinition] = [
-        build_shadow(spec, manifest_path),
-        build_validated_shadow(spec),
-        build_published_target(spec),
-    ]
+    assets: list[AssetsDefinition] = [build_shadow(spec, manifest_path)]
+    if not spec.direct:
+        assets += [build_validated_shadow(spec), build_published_target(spec)]
     if spec.handoff_id is not None:
         assets.append(build_xmin_handoff(spec))
     after_shadow = [one.key for one in assets[1:]]
     return Definitions(
         assets=assets,
         jobs=[campaign_job(spec, executor_for([spec], os.environ))],
-        sensors=[automation_sensor(spec, after_shadow)] if spec.automate else [],
+        sensors=[automation_sensor(spec, after_shadow)] if spec.automate and after_shadow else [],
         resources={RESOURCE_NAME: connections},
     )
 

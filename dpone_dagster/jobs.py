@@ -13,14 +13,23 @@ from dagster._core.storage.tags import (
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
 )
 
-from dpone_dagster.assets.names import asset_key, campaign_job_name, increment_job_name, partitions_of, retry_job_name
+from dpone_dagster.assets.names import (
+    asset_key,
+    campaign_job_name,
+    increment_job_name,
+    loaded_key,
+    partitions_of,
+    retry_job_name,
+)
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
 EXECUTOR_VARIABLE = "DPONE_EXECUTOR"
-# For runs whose process died: every manifest that is accepted has receipts and retains its backup, so it may run again.
+# For runs whose process died: what has receipts and retains the table from before may run again by itself.
 # A step that failed is a known failure, and steps retry by themselves what can succeed when tried again.
 RUN_RETRIES: Mapping[str, str] = {MAX_RETRIES_TAG: "3", RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}
+# Nothing is retained by a `direct` campaign, so nobody runs it again but on somebody's word.
+NO_RETRIES: Mapping[str, str] = {MAX_RETRIES_TAG: "0"}
 # Loaded once by the fork server, so that a lane starts in a fraction of a second. None of it opens anything at import.
 _PRELOADED = ["dpone_dagster.campaign_definitions", "dpone_dagster.postgres.source", "dpone_dagster.postgres.target"]
 
@@ -54,21 +63,24 @@ def executor_for(specs: Iterable[RouteSpec], environ: Mapping[str, str]) -> Exec
 
 
 def campaign_job(spec: CampaignSpec, executor: ExecutorDefinition) -> UnresolvedAssetJobDefinition:
-    """Everything up to the handoff, with all partitions in one run.
+    """Everything up to the handoff, or to the last chunk of a `direct` campaign, with all partitions in one run.
 
     Args:
         spec: The campaign.
         executor: Where its steps run.
     """
     keys = partitions_of(spec).keys()
-    names = ("shadow", "validated_shadow", "published_target", *(("xmin_handoff",) if spec.handoff_id else ()))
+    later = ("validated_shadow", "published_target", *(("xmin_handoff",) if spec.handoff_id else ()))
+    assets = [loaded_key(spec), *(asset_key(spec, name) for name in (() if spec.direct else later))]
     return define_asset_job(
         campaign_job_name(spec),
-        selection=AssetSelection.assets(*(asset_key(spec, name) for name in names)),
-        description=f"Load, validate and publish `{spec.target}`, and hand it over.",
+        selection=AssetSelection.assets(*assets),
+        description=f"Load `{spec.target}`."
+        if spec.direct
+        else f"Load, validate and publish `{spec.target}`, and hand it over.",
         # A run without them would have no partitions at all.
         run_tags={
-            **RUN_RETRIES,
+            **(NO_RETRIES if spec.direct else RUN_RETRIES),
             ASSET_PARTITION_RANGE_START_TAG: keys[0],
             ASSET_PARTITION_RANGE_END_TAG: keys[-1],
         },
@@ -85,9 +97,9 @@ def retry_job(spec: CampaignSpec, executor: ExecutorDefinition) -> UnresolvedAss
     """
     return define_asset_job(
         retry_job_name(spec),
-        selection=AssetSelection.assets(asset_key(spec, "shadow")),
+        selection=AssetSelection.assets(loaded_key(spec)),
         description=f"Load the failed chunks of `{spec.source}` again.",
-        run_tags=RUN_RETRIES,
+        run_tags=NO_RETRIES if spec.direct else RUN_RETRIES,
         executor_def=executor,
     )
 

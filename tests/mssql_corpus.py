@@ -17,13 +17,16 @@ from typing import Any
 from unittest import mock
 
 from dpone_dagster import mssql
-from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract
+from dpone_dagster.campaign.chunkbounds import MSSQL_CHUNK_BOUNDS
+from dpone_dagster.campaign.contract import Column, ColumnBinding, ColumnContract, ColumnType
 from dpone_dagster.campaign.deletion import DeleteMark
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.campaign.plan import Chunk, ChunkKind
 from dpone_dagster.mssql import changes, ddl
 from dpone_dagster.mssql.bulk import context_statement
 from dpone_dagster.mssql.changes import MssqlChanges
+from dpone_dagster.mssql.chunkrange import in_chunk
 from dpone_dagster.mssql.digests import Digester
 from dpone_dagster.mssql.facts import Catalog, IndexFacts, StatisticsFacts
 from dpone_dagster.mssql.queries import filled, load
@@ -55,7 +58,7 @@ _PARTS = {
     "match": "t.[a] = s.[c0] AND t.[b] = s.[c1]",
     "table": "[landing].[orders]",
     "stage": "[landing].[stage]",
-    "shadow": "[landing].[shadow]",
+    "in_slice": "1 = 1",
     "target": "[landing].[orders]",
     "rows": "[landing].[stage]",
     "more": "[landing].[stage]",
@@ -108,6 +111,7 @@ def statements() -> Iterator[str]:
             yield from of_file(file_name, name)
     yield from _of_digests()
     yield from _of_changes()
+    yield from _of_slices()
     yield from _of_ddl()
     yield from _of_catalog()
     yield "SELECT /* dpone:spid */ CAST(@@SPID AS int)"
@@ -150,6 +154,22 @@ def _of_changes() -> Iterator[str]:
             with mock.patch.object(changes, "Session", return_value=told):
                 _change(MssqlChanges(told), columns, mark)  # type: ignore[arg-type]
             yield from told.told
+
+
+def _of_slices() -> Iterator[str]:
+    text, parts = load("chunkwrite.sql")["delete_slice"], {"label": _PARTS["label"], "table": _PARTS["table"]}
+    for kind, types in MSSQL_CHUNK_BOUNDS.items():
+        for name, chunk in itertools.product(types, _CHUNKS[kind]):
+            column = Column("a]b", ColumnType(name, (18, 0) if name in ("decimal", "numeric") else ()), False)
+            yield filled(text, in_slice=in_chunk([column], "a]b", chunk), **parts)
+
+
+_CHUNKS: Mapping[ChunkKind, Sequence[Chunk]] = {
+    "uuid": [Chunk(0, "uuid", "0", "1", False), Chunk(0, "uuid", "0", "1", True)],
+    "integer": [Chunk(0, "integer", "0", "1", True)],
+    "date": [Chunk(0, "date", "2024-01-01", end, False) for end in ("2024-02-01", "10000-01-01")],
+    "timestamp": [Chunk(0, "timestamp", "2024-01-01T00:00:00+00:00", "2024-02-01T00:00:00+00:00", False)],
+}
 
 
 def _change(made: MssqlChanges, columns: list[str], mark: DeleteMark | None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dagster import AssetMaterialization, AssetObservation, MetadataValue, OpExecutionContext
 
 from dpone_dagster.assets.card import card_metadata
-from dpone_dagster.assets.names import asset_key, partitions_of
+from dpone_dagster.assets.names import loaded_key, partitions_of
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import ChunkRecord
 from dpone_dagster.campaign.plan import Chunk
@@ -60,7 +60,7 @@ class LaneEvents:
                 # What the asset's page shows is the latest partition's, so each bears the card.
                 shown = {**facts, **self._card}
                 self._shown_at = time.monotonic()
-                event = AssetMaterialization(asset_key(self._spec, "shadow"), partition=key, metadata=shown)
+                event = AssetMaterialization(loaded_key(self._spec), partition=key, metadata=shown)
                 self._context.log_event(event)
 
     def failed(self, chunk: Chunk, error: DponeError) -> None:
@@ -83,7 +83,7 @@ class LaneEvents:
             )
             if self._first_lane and time.monotonic() - self._shown_at >= _QUIET_SECONDS:
                 self._shown_at = time.monotonic()
-                self._context.log_event(AssetObservation(asset_key(self._spec, "shadow"), metadata=self._card))
+                self._context.log_event(AssetObservation(loaded_key(self._spec), metadata=self._card))
 
     @property
     def _first_lane(self) -> bool:

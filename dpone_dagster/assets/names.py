@@ -10,12 +10,17 @@ from dagster import AssetKey
 from dpone_dagster.campaign.partitions import Partitions
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
-AssetName = Literal["shadow", "validated_shadow", "published_target", "xmin_handoff", "incremental"]
+AssetName = Literal["loaded_target", "shadow", "validated_shadow", "published_target", "xmin_handoff", "incremental"]
 
 
 def asset_key(spec: RouteSpec, name: AssetName) -> AssetKey:
     """`<dataset>/<name>`."""
     return AssetKey([spec.dataset, name])
+
+
+def loaded_key(spec: CampaignSpec) -> AssetKey:
+    """The asset whose partitions are the chunks: a `direct` campaign has no shadow to show."""
+    return asset_key(spec, "loaded_target" if spec.direct else "shadow")
 
 
 def campaign_job_name(spec: CampaignSpec) -> str:

@@ -54,8 +54,7 @@ def build_validated_shadow(spec: CampaignSpec) -> AssetsDefinition:
             yield _result(check)
         if not evidence.passed:
             raise failure_of(_blocked(spec, evidence))
-        numbers = {name: number for check in evidence.checks for name, number in check.numbers.items()}
-        yield MaterializeResult(metadata=plain_metadata(numbers))
+        yield MaterializeResult(metadata=plain_metadata(evidence.numbers))
 
     return validated_shadow
 

@@ -1,4 +1,4 @@
-"""`shadow`: the chunks as partitions, loaded by lanes that are steps of the run."""
+"""`shadow`, or a `direct` campaign's `loaded_target`: its chunks as partitions, loaded by lanes that are steps."""
 
 import contextlib
 import os
@@ -34,18 +34,19 @@ from dpone_dagster.assets.mapped import (
     selected_chunks,
 )
 from dpone_dagster.assets.names import (
-    asset_key,
     campaign_job_name,
     kinds_of,
+    loaded_key,
     partitions_of,
     pool_name,
     retry_job_name,
 )
 from dpone_dagster.assets.watchdog import run_is_alive
-from dpone_dagster.campaign.errors import ChunkFailed, StoppedByPeer
+from dpone_dagster.campaign.errors import CampaignActive, ChunkFailed, StoppedByPeer
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.complete import DIFFERING, complete
 from dpone_dagster.engine.load import LaneResult, card_of, chunks_of_each, collect, collect_retried, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
 from dpone_dagster.ports.target import Connector
@@ -68,8 +69,8 @@ def build_shadow(spec: CampaignSpec, manifest_path: Path) -> AssetsDefinition:
     prepare_op, lane_op, collect_op = _prepare_op(spec), _lane_op(spec), _collect_op(spec)
 
     @graph_asset(
-        key=asset_key(spec, "shadow"),
-        description=f"`{spec.source}` in {spec.plan.count:,} chunks, each loaded once into `{spec.shadow}`.",
+        key=loaded_key(spec),
+        description=f"`{spec.source}` in {spec.plan.count:,} chunks, each loaded once into `{spec.written}`.",
         partitions_def=StaticPartitionsDefinition(partitions_of(spec).keys()),
         backfill_policy=backfill_policy(spec),
         group_name=spec.dataset,
@@ -79,7 +80,7 @@ def build_shadow(spec: CampaignSpec, manifest_path: Path) -> AssetsDefinition:
         metadata={
             "manifest": MetadataValue.path(str(manifest_path)),
             "source": str(spec.source),
-            "table": str(spec.shadow),
+            "table": str(spec.written),
             "chunks": spec.plan.count,
         },
     )
@@ -127,7 +128,8 @@ def _lane_op(spec: CampaignSpec) -> OpDefinition:
     )
     def load_chunks(context: OpExecutionContext, dpone_connections: DponeConnections) -> None:
         """Take the next free chunk until none is left."""
-        with shown_to_dagster():
+        # An increment holds the table of a `direct` campaign for a while; the next try may find it free.
+        with shown_to_dagster(*((CampaignActive,) if spec.direct else ())):
             chosen = selected_chunks(context, spec)
             connector = dpone_connections.connector(spec)
             if _prepare_is_left_out(context, spec):
@@ -183,6 +185,8 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
                 collect_retried(spec, connector)
             else:
                 collect(spec, connector, chosen)
+        if spec.direct:
+            _complete(context, spec, connector)
         if not (context.has_partition_key or context.has_partition_key_range):
             return  # started for the whole plan without naming partitions: the lanes' own events stand
         # Dagster records every partition of the run again, and would hide the lanes' metadata behind none.
@@ -196,12 +200,19 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
         for key, facts in shown:
             # The last one is the latest, whose card the asset's page shows.
             last = card if key == keys[-1] else {}
-            context.add_asset_metadata(
-                {**facts, **mapping, **last}, asset_key=asset_key(spec, "shadow"), partition_key=key
-            )
+            context.add_asset_metadata({**facts, **mapping, **last}, asset_key=loaded_key(spec), partition_key=key)
         os.environ.setdefault(*_EVENT_BATCH)
 
     return collect_chunks
+
+
+def _complete(context: AssetExecutionContext, spec: CampaignSpec, connector: Connector) -> None:
+    """Publish a `direct` campaign with its last chunk; nothing is left to be compared or swapped."""
+    # Lanes of another run of the same backfill may still be closing their sessions.
+    with shown_to_dagster(CampaignActive):
+        evidence = complete(spec, connector, context.run_id)
+    if evidence is not None and evidence.numbers.get(DIFFERING):
+        context.log.warning(f"{evidence.numbers[DIFFERING]} chunks wrote another number of rows than they read")
 
 
 def _prepare_name(spec: CampaignSpec) -> str:

@@ -154,6 +154,6 @@ class ColumnContract:
 
     @property
     def source_key(self) -> tuple[str, ...]:
-        """The unique key by source column."""
+        """The unique key by source column; every column where there is no key, for then only the whole row names it."""
         home = {c.target: c.source for c in self.columns}
-        return tuple(home[name] for name in self.key)
+        return tuple(home[name] for name in self.key or home)

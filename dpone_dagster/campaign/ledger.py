@@ -144,15 +144,16 @@ class CampaignRecord:
         dataset: The manifest's name.
         backfill_id: The pinned id, if any.
         target: The live table.
-        shadow: The campaign's own table beside it.
-        backup: The name the live table gets at publication.
+        shadow: The table that chunks are written to: the campaign's own beside the live one, or, if the campaign is
+            `direct`, the live table itself.
+        backup: The name the live table gets at publication; a `direct` campaign leaves it unused.
         chunk_count: Chunks of the plan.
         plan_hash: Over chunks, target, key and column contract.
         config_hash: Over the execution policy and column contract.
         contract: The column contract as plain data (`ColumnContract.as_dict()`).
         contract_hash: Its SHA-256.
         source_digest: Digest of the source's catalog at prepare.
-        shadow_digest: Digest of the loadable shadow's catalog.
+        shadow_digest: Digest of the catalog of the table that chunks are written to.
         object_contract: The live table's catalog as plain data, as it stood at prepare.
         object_contract_sha256: Its SHA-256.
         live_object_id: The live table's object id at prepare.
@@ -202,6 +203,11 @@ class CampaignRecord:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     diagnostics: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def direct(self) -> bool:
+        """Whether its chunks are written straight into the live table."""
+        return self.shadow == self.target
 
 
 @dataclass(frozen=True)

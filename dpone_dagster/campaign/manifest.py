@@ -36,6 +36,7 @@ from dpone_dagster.campaign.manifest_values import (
 from dpone_dagster.campaign.mapping import MOST_ACTIVE, MOST_ITEMS, MappingMode, MappingPolicy
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkKind, ChunkSpec, Plan, infer_kind
+from dpone_dagster.campaign.slices import InnerMode, PublicationMode, prove_one_chunk
 from dpone_dagster.campaign.spec import (
     HARD_CHUNK_LIMIT,
     CampaignSpec,
@@ -164,7 +165,10 @@ class ChunkBlock(Block):
 class PublicationBlock(Block):
     """How the loaded rows become visible."""
 
-    mode: Literal["shadow_swap"]
+    mode: PublicationMode = Field(
+        default="direct",
+        description="`direct` writes each chunk into the live table; `shadow_swap` swaps in a whole new one.",
+    )
     retain_backup: Yes = True
     artifact_scope: Literal["stable", "campaign"] = "stable"
 
@@ -180,8 +184,10 @@ class CampaignStateBlock(Block):
 class BackfillBlock(Block):
     """How the campaign runs."""
 
-    inner_mode: Literal["incremental_append"]
-    publication: PublicationBlock
+    inner_mode: InnerMode = Field(
+        description="What a chunk does to its range of the live table; `shadow_swap` appends to its shadow."
+    )
+    publication: PublicationBlock = Field(default_factory=PublicationBlock)
     state: CampaignStateBlock
     chunk: ChunkBlock
     backfill_id: CampaignId | None = Field(default=None, description="Pins the campaign's identity.")
@@ -194,12 +200,19 @@ class BackfillBlock(Block):
     verification: Literal["row_count"] = "row_count"
     allow_empty: bool = Field(default=False, description="Let an empty source replace a non-empty table.")
 
+    @model_validator(mode="after")
+    def _refreshes_by_one_chunk(self) -> BackfillBlock:
+        planned(lambda: prove_one_chunk(self.inner_mode, self.chunk.spec()))
+        return self
+
 
 class StrategyBlock(Block):
     """The load strategy."""
 
     mode: Literal["backfill"]
-    unique_key: list[Name] = Field(min_length=1)
+    unique_key: Annotated[list[Name], Field(min_length=1)] | None = Field(
+        default=None, description="The not-null columns that identify a row, for `shadow_swap` and `incremental_merge`."
+    )
     only_new_rows: No = False
     backfill: BackfillBlock
 
@@ -328,7 +341,7 @@ class Manifest(Block):
                 name: ColumnOption(column.on_bad_value, column.representation)
                 for name, column in self.sink.columns.items()
             },
-            unique_key=tuple(strategy.unique_key),
+            unique_key=tuple(strategy.unique_key or ()),
             chunk=chunk,
             state=self._state(),
             lanes=self._mapping().lanes(host.lanes or backfill.parallel_workers),
@@ -336,6 +349,7 @@ class Manifest(Block):
             retry_policy=backfill.retry_policy,
             on_chunk_failure=backfill.on_chunk_failure,
             drain_timeout_seconds=backfill.drain_timeout_seconds,
+            inner_mode=backfill.inner_mode,
             publication=PublicationPolicy(backfill.publication.mode, backfill.publication.artifact_scope),
             mapping=self._mapping(),
             automate=host.automate,

@@ -8,12 +8,13 @@ from typing import Any
 
 from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.interval import token_problem
+from dpone_dagster.campaign.manifest_modes import mode_findings
+from dpone_dagster.campaign.manifest_paths import at, names
 from dpone_dagster.campaign.wording import nearest, shown
 
 _DATASET = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _DEEPEST = 32
 _STRATEGY = "sink.strategy"
-_CHUNK = f"{_STRATEGY}.backfill.chunk"
 _XMIN = "source.options"
 _INCREMENTAL = "dagster.incremental"
 _MAPPING = "dagster.mapping"
@@ -48,6 +49,7 @@ def cross_findings(data: Mapping[Any, Any]) -> list[Finding]:
     return [
         *_name(data),
         *_key(data),
+        *mode_findings(data),
         *_columns(data),
         *_one_database(data),
         *_lanes(data),
@@ -72,23 +74,18 @@ def _name(data: Mapping[Any, Any]) -> Iterator[Finding]:
 
 
 def _key(data: Mapping[Any, Any]) -> Iterator[Finding]:
-    key, column = _names(data, f"{_STRATEGY}.unique_key"), at(data, f"{_CHUNK}.column")
+    key = names(data, f"{_STRATEGY}.unique_key")
     if len(set(key)) < len(key):
         yield Finding(f"{_STRATEGY}.unique_key", "names a column twice", "name each column once")
-    if key and isinstance(column, str) and column not in key and at(data, f"{_CHUNK}.immutable") is not True:
-        advice = "chunk by a key column, or write `immutable: true` if a row never changes it (else it may load twice)"
-        yield Finding(
-            f"{_CHUNK}.column", f"{shown(column)} is not part of unique_key [{', '.join(map(shown, key))}]", advice
-        )
 
 
 def _columns(data: Mapping[Any, Any]) -> Iterator[Finding]:
-    columns = _names(data, "source.columns")
+    columns = names(data, "source.columns")
     if not columns:
         return
     if len(set(columns)) < len(columns):
         yield Finding("source.columns", "names a column twice", "name each column once")
-    for column in _names(data, f"{_STRATEGY}.unique_key"):
+    for column in names(data, f"{_STRATEGY}.unique_key"):
         if column not in columns:
             yield Finding(f"{_STRATEGY}.unique_key", f"{shown(column)} is not loaded", "add it to `source.columns`")
     options = at(data, "sink.columns")
@@ -157,25 +154,11 @@ def _deletes(data: Mapping[Any, Any]) -> Iterator[Finding]:
         yield Finding(f"{_INCREMENTAL}.soft_delete_column", "is missing beside delete_mode: soft", advice)
     if mode != "soft" and column is not None:
         yield Finding(f"{_INCREMENTAL}.delete_mode", "deletes rows, so no column marks them", "write `soft`")
-    if column is not None and column in _names(data, "source.columns"):
+    if column is not None and column in names(data, "source.columns"):
         yield Finding(f"{_INCREMENTAL}.soft_delete_column", "is loaded from the source", "name another column")
 
 
 # ---------------------------------------------------------------- reading plain data
-
-
-def at(data: Any, path: str) -> Any:
-    """What stands at a dotted path of plain data; None if nothing does."""
-    for key in path.split("."):
-        if not isinstance(data, Mapping):
-            return None
-        data = data.get(key)
-    return data
-
-
-def _names(data: Mapping[Any, Any], path: str) -> list[str]:
-    value = at(data, path)
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
 def _ref(data: Mapping[Any, Any], side: str) -> str | None:

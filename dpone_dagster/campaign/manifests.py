@@ -11,7 +11,8 @@ from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.increment_manifest import IncrementManifest
 from dpone_dagster.campaign.interval import resolved
 from dpone_dagster.campaign.manifest import Manifest, parsed
-from dpone_dagster.campaign.manifest_rules import at, loads_once
+from dpone_dagster.campaign.manifest_paths import at
+from dpone_dagster.campaign.manifest_rules import loads_once
 from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions, overridden
 
 AnyManifest = Manifest | IncrementManifest

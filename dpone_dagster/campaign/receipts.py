@@ -22,11 +22,12 @@ class ChunkReceipt:
         contract_hash: The column contract it belongs to.
         binding: SHA-256 over the chunk's own range and projection.
         epoch: Of the claim that wrote it.
-        rows: Rows inserted, proven equal to rows extracted.
+        rows: Rows written; into a shadow, proven equal to the rows read.
         bytes: Bytes moved.
         nulled: Values set to NULL by `on_bad_value: null`, a column.
         key_digest: Order-free digest of the chunk's keys where asked for.
         committed_at: By the target server's clock.
+        diagnostics: Open map; `rows_read` where that is another number than `rows`.
     """
 
     run_key: str
@@ -41,6 +42,7 @@ class ChunkReceipt:
     nulled: Mapping[str, int] = field(default_factory=dict)
     key_digest: str | None = None
     committed_at: datetime | None = None
+    diagnostics: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class ReceiptTotals:
     receipts: int
     rows: int
     foreign: int  # receipts whose plan or contract hash is not the campaign's
+    differing: int = 0  # receipts that note another number of rows read than written
 
 
 @dataclass(frozen=True)

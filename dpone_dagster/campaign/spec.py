@@ -11,7 +11,8 @@ from dpone_dagster.campaign.deletion import DeleteMode
 from dpone_dagster.campaign.identity import run_key_of, sha256_of
 from dpone_dagster.campaign.mapping import MappingPolicy
 from dpone_dagster.campaign.names import TableRef, backup_name, shadow_name
-from dpone_dagster.campaign.plan import ChunkSpec, Plan
+from dpone_dagster.campaign.plan import Chunk, ChunkSpec, Plan
+from dpone_dagster.campaign.slices import ACTIONS, InnerMode, LiveSlice, PublicationMode
 
 RetryPolicy = Literal["non_committed", "failed_only"]
 HARD_CHUNK_LIMIT = 1_000_000
@@ -30,7 +31,7 @@ class StatePolicy:
 class PublicationPolicy:
     """How the loaded rows become visible."""
 
-    mode: Literal["shadow_swap"] = "shadow_swap"
+    mode: PublicationMode = "shadow_swap"
     artifact_scope: Literal["stable", "campaign"] = "stable"
 
 
@@ -112,9 +113,15 @@ class CampaignSpec(RouteSpec):
     retry_policy: RetryPolicy = "non_committed"
     on_chunk_failure: Literal["stop", "stop_run", "continue"] = "stop"
     drain_timeout_seconds: int = 300
+    inner_mode: InnerMode = "incremental_append"
     publication: PublicationPolicy = field(default_factory=PublicationPolicy)
     mapping: MappingPolicy = field(default_factory=MappingPolicy)
     automate: bool = False
+
+    @property
+    def direct(self) -> bool:
+        """Whether chunks are written straight into the live table."""
+        return self.publication.mode == "direct"
 
     @property
     def code_version(self) -> str:
@@ -141,17 +148,32 @@ class CampaignSpec(RouteSpec):
         others = ", which come with the increments" if self.handoff_id is not None else ""
         return (
             f"Only rows of {self.source} with {self.chunk.column} from {first.lower} to {until} are part of the "
-            f"initial load; `dpone backfill doctor MANIFEST` counts the others{others}."
+            f"{'load' if self.direct else 'initial load'}; `dpone backfill doctor MANIFEST` counts the others{others}."
         )
 
     @property
+    def written(self) -> TableRef:
+        """The table that chunks are written to."""
+        return self.target if self.direct else self.shadow
+
+    def live_slice(self, chunk: Chunk) -> LiveSlice | None:
+        """What a chunk does to its range of the live table; None where it goes into a shadow.
+
+        Args:
+            chunk: Of the plan.
+        """
+        if not self.direct:
+            return None
+        return LiveSlice(ACTIONS[self.inner_mode], chunk, self.chunk.column, self.allow_empty)
+
+    @property
     def shadow(self) -> TableRef:
-        """The campaign's own table beside the live one."""
+        """The campaign's own table beside the live one; a `direct` one never makes it."""
         return self.target.sibling(shadow_name(self.target, self.run_key, self.publication.artifact_scope))
 
     @property
     def backup(self) -> TableRef:
-        """What the live table is called after the swap."""
+        """What the live table is called after the swap; a `direct` campaign makes none."""
         return self.target.sibling(backup_name(self.target, self.run_key))
 
     def beside_others(self) -> CampaignSpec:
@@ -178,8 +200,11 @@ class CampaignSpec(RouteSpec):
 
     def config_hash(self, contract: ColumnContract) -> str:
         """How it is loaded. Lanes and retry policy are left out: they change nothing about the result."""
+        # What a shadow is filled by has never been anything else, and campaigns that are at work keep their hash.
+        inner_mode = {"inner_mode": self.inner_mode} if self.direct else {}
         return sha256_of(
             {
+                **inner_mode,
                 "plan": self.plan_hash(contract),
                 "publication": {"mode": self.publication.mode, "artifact_scope": self.publication.artifact_scope},
                 "allow_empty": self.allow_empty,

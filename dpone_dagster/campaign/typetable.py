@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from dpone_dagster.campaign.chunkbounds import Bounds
 from dpone_dagster.campaign.contract import ColumnType, Representation
 from dpone_dagster.campaign.homes import Home, NoHome
 
@@ -25,6 +26,7 @@ class TypeTable:
         represented: The rule of each form that the manifest may ask for.
         text_column: A column that takes any value's text, in words.
         mend: How to change the target's type, in words; `{source}` stands for the source's type.
+        bounds: Which of the target's types can be cut into chunks of a kind.
         no_shared_text: Types of the target whose values the two servers write differently, so that keys of such a type
             cannot be compared.
     """
@@ -34,6 +36,7 @@ class TypeTable:
     represented: Mapping[Representation, Rule]
     text_column: str
     mend: str
+    bounds: Bounds
     no_shared_text: frozenset[str] = frozenset()
 
     def home(self, source: ColumnType, target: ColumnType, representation: Representation | None) -> Home | NoHome:

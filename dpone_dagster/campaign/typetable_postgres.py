@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dpone_dagster.campaign.chunkbounds import CHUNK_BOUNDS
 from dpone_dagster.campaign.contract import ColumnType, Guard
 from dpone_dagster.campaign.homes import Home, NoHome
 from dpone_dagster.campaign.sourcetypes import (
@@ -158,4 +159,5 @@ POSTGRES = TypeTable(
     represented={"text": _as_text, "json": _as_json},
     text_column="a text column",
     mend="make the target column {source}",
+    bounds=CHUNK_BOUNDS,
 )

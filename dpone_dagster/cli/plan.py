@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dpone_dagster.campaign.partitions import Partitions
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.progress import Progress
+from dpone_dagster.campaign.slices import PublicationMode
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import backfill_dict, window_notes
@@ -15,6 +17,10 @@ from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.settings import load_spec
 
 _SHOWN_AT_EACH_END = 3
+_WITH_EXECUTE: Mapping[PublicationMode, str] = {
+    "direct": "With --execute: load every chunk into the live table, each with its receipt in one transaction.",
+    "shadow_swap": "With --execute: load every chunk into the shadow, validate it, swap it in, hand over.",
+}
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,10 @@ class PlanView:
             "run_key": spec.run_key,
             "source": str(spec.source),
             "target": str(spec.target),
-            "shadow": str(spec.shadow),
-            "backup": str(spec.backup),
+            "publication_mode": spec.publication.mode,
+            "inner_mode": spec.inner_mode,
+            "shadow": None if spec.direct else str(spec.shadow),
+            "backup": None if spec.direct else str(spec.backup),
             "unique_key": list(spec.unique_key),
             "handoff_id": spec.handoff_id,
             "chunk": spec.chunk.as_dict(),
@@ -82,8 +90,7 @@ class PlanView:
         facts = (
             ("source", str(spec.source), f"connection {spec.source_ref}"),
             ("target", str(spec.target), f"connection {spec.sink_ref}, {spec.sink_type}"),
-            ("shadow", str(spec.shadow), "filled chunk by chunk, swapped in by one transaction"),
-            ("backup", str(spec.backup), "the table that is live now, kept"),
+            *self._tables(),
             ("campaign", spec.backfill_id or "(not pinned)", f"run key {spec.run_key[:12]}"),
             ("handoff", spec.handoff_id or "none", "increments start from it" if spec.handoff_id else "no increments"),
         )
@@ -93,6 +100,15 @@ class PlanView:
             rows.append(("…", "", f"{left_out:,} more"))
         rows += [self._row(chunk) for chunk in last]
         return Table(("", "", ""), facts), Table(("chunk", "partition", f"range of {spec.chunk.column}"), tuple(rows))
+
+    def _tables(self) -> tuple[tuple[str, str, str], ...]:
+        spec = self.spec
+        if spec.direct:
+            return (("mode", spec.inner_mode, f"each chunk goes straight into {spec.target}, in one transaction"),)
+        return (
+            ("shadow", str(spec.shadow), "filled chunk by chunk, swapped in by one transaction"),
+            ("backup", str(spec.backup), "the table that is live now, kept"),
+        )
 
     def _row(self, chunk: Chunk) -> tuple[str, str, str]:
         return str(chunk.index), self.partitions.key_of(chunk.index), str(chunk)
@@ -135,6 +151,6 @@ def dry_run_report(manifest: Asked) -> Report:
         data={"dry_run": True, **report.data},
         notes=(
             *report.notes,
-            "With --execute: load every chunk into the shadow, validate it, swap it in, hand over.",
+            _WITH_EXECUTE[view.spec.publication.mode],
         ),
     )

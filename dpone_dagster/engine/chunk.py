@@ -103,12 +103,13 @@ def _transfer(sessions: LaneSessions, chunk: Chunk, claim: Claim) -> ChunkReceip
         label=f"{record.run_key[:12]} chunk={chunk.index} epoch={claim.epoch}",
     )
     write = ChunkWrite(
-        shadow=record.shadow,
-        shadow_object_id=record.shadow_object_id,
-        shadow_digest=record.shadow_digest,
+        table=record.shadow,
+        object_id=record.shadow_object_id,
+        digest=record.shadow_digest,
         contract=contract,
         plan_hash=record.plan_hash,
         binding=binding_of(chunk, record),
+        live=sessions.spec.live_slice(chunk),
     )
     with sessions.source.read_chunk(read) as stream:
         return sessions.target.tables.write_chunk(claim, write, stream)

@@ -129,6 +129,8 @@ def _drop(record: CampaignRecord, target: Target, approved_by: str) -> Backup:
 
 def _retained(record: CampaignRecord, target: Target) -> Backup:
     """What the campaign's latest receipt retains."""
+    if record.direct:
+        raise BackupRefused(f"campaign {record.dataset} is `direct`: it wrote into {record.target}, so there is none")
     publication = target.publications.of_campaign(record.run_key)
     if publication is None:
         raise BackupRefused(f"campaign {record.dataset} is {record.phase}, not published: it retains no backup")

@@ -14,6 +14,7 @@ from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.statebackends import state_facts
 from dpone_dagster.engine.card import validation_word
+from dpone_dagster.engine.complete import DIFFERING
 from dpone_dagster.engine.prepare import prove_campaign, prove_rights, prove_unchanged
 from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
 from dpone_dagster.engine.validate import ValidationEvidence
@@ -118,9 +119,16 @@ class CampaignStatus:
         return {
             "progress": self.progress.as_dict(),
             "publication": self.publication_dict(),
+            "verification": self.verification_dict(),
             "retry_policy": self.spec.retry_policy,
             **state_facts(self.spec),
         }
+
+    def verification_dict(self) -> dict[str, object]:
+        """The `backfill.verification` object of the public JSON: rows read and written by a `direct` campaign."""
+        differing = _validation_numbers(self.record).get(DIFFERING)
+        word = validation_word(self.record)
+        return {"status": "warning" if differing else word, DIFFERING: differing}
 
     def publication_dict(self) -> dict[str, object]:
         """The `backfill.publication` object of the public JSON."""
@@ -131,8 +139,9 @@ class CampaignStatus:
             "mode": self.spec.publication.mode,
             "phase": str(self.phase),
             "target": str(self.spec.target),
-            "shadow": str(self.spec.shadow),
-            "backup": str(self.spec.backup),
+            "inner_mode": self.spec.inner_mode,
+            "shadow": None if self.spec.direct else str(self.spec.shadow),
+            "backup": None if self.spec.direct else str(self.spec.backup),
             "committed_chunks": self.progress.committed,
             "validation": validation_word(self.record),
             "expected_rows": receipt.expected_rows if receipt else numbers.get("expected_rows"),
@@ -314,7 +323,8 @@ def _waiting(spec: CampaignSpec, target: Target) -> Iterator[str]:
     """Other campaigns of the target that are unfinished and nobody's work."""
     others = target.ledger.unfinished(spec.target) if target.ledger.provisioned() else []
     for record in (target.ledger.campaign(run_key) for run_key in others if run_key != spec.run_key):
-        if record is not None and not target.fence.holders(record.run_key):
+        side_by_side = record is not None and record.direct and spec.direct
+        if record is not None and not side_by_side and not target.fence.holders(record.run_key):
             yield (
                 f"campaign {record.run_key[:12]} ({record.backfill_id or record.dataset}) of {spec.target} is "
                 f"{record.phase} and nobody works on it: whichever is published first, the other cannot be"
@@ -345,7 +355,7 @@ def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Findi
         if live is None:
             yield Finding(str(spec.target), "the target table does not exist", "create it as reviewed")
             return
-        yield from live.findings
+        yield from live.unwritable if spec.direct else live.findings
 
 
 _LOOKS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 
-from dpone_dagster.campaign.errors import ConnectionLost, DponeError, LeaseLost, ServerUnreachable
+from dpone_dagster.campaign.errors import CampaignActive, ConnectionLost, DponeError, LeaseLost, ServerUnreachable
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Claim, Worker
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
@@ -73,10 +73,16 @@ class LaneSessions:
 
         Raises:
             CampaignMissing: There is no campaign.
-            CampaignActive: Somebody holds the campaign exclusively and does not let go.
+            CampaignActive: Somebody holds the campaign exclusively and stays; or an increment or a publication
+                holds the live table that is written to.
         """
-        if not self.target.fence.lock_campaign(self.spec.run_key, "shared", _JOIN_SECONDS):
-            raise campaign_active(self.spec, self.target)
+        fence, spec = self.target.fence, self.spec
+        if not fence.lock_campaign(spec.run_key, "shared", _JOIN_SECONDS):
+            raise campaign_active(spec, self.target)
+        # Before any row is read: nobody who read them earlier may write after us, or he would bring old rows back.
+        if spec.direct and not fence.share_target(spec.target, _JOIN_SECONDS):
+            named = "; ".join(map(str, fence.target_holders(spec.target))) or "a session that has just let go"
+            raise CampaignActive(f"{spec.target} is held by {named}")
         self._record = existing_campaign(self.spec, self.target)
         return self._record
 

@@ -7,15 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-from dpone_dagster.campaign.chunkbounds import chunk_bound_type
-from dpone_dagster.campaign.contract import Column, ColumnContract
+from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.deletion import delete_mark
 from dpone_dagster.campaign.errors import (
+    CatalogDrift,
     CatalogRefused,
-    Finding,
     GenerationStale,
     HandoffRefused,
-    KeyInvalid,
     RightsMissing,
     ShadowForeign,
     SourceUnsuitable,
@@ -28,9 +26,9 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
-from dpone_dagster.campaign.typetable import TypeTable
 from dpone_dagster.campaign.watermark import prove_handoff_pair
 from dpone_dagster.engine.generation import generation_of
+from dpone_dagster.engine.keys import prove_keys
 from dpone_dagster.engine.sessions import (
     campaign_active,
     existing_campaign,
@@ -47,7 +45,7 @@ from dpone_dagster.engine.sessions import (
 from dpone_dagster.engine.standing import prove_standing
 from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
 from dpone_dagster.ports.source import Source, SourceTable
-from dpone_dagster.ports.tables import TargetTable
+from dpone_dagster.ports.tables import ShadowHandle, TargetTable
 from dpone_dagster.ports.target import Connector, Target
 
 Intent = Literal["run", "resume", "join"]
@@ -173,9 +171,8 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
     live = target.tables.describe(spec.target)
     if live is None:
         raise TargetNotProvisioned(f"the target table {spec.target} does not exist")
-    if live.findings:
-        raise CatalogRefused(f"{spec.target} cannot be swapped without loss", findings=live.findings)
-    _prove_keys(spec, table.columns, live, target.types)
+    _prove_table(spec, live)
+    prove_keys(spec, table.columns, live, target.types)
     contract = match_columns(
         table.columns,
         live.columns,
@@ -185,55 +182,17 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
         find_home=target.types.home,
     )
     delete_mark(spec.increment.soft_delete_column, live.columns, contract)
+    if spec.direct:  # no other name is taken, and the history of publications goes on as it is
+        return Proven(table, live, contract, None)
     _prove_names_free(spec, target)
     return Proven(table, live, contract, _prove_head(spec, source, target))
 
 
-def _prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: TargetTable, types: TypeTable) -> None:
-    findings = []
-    wanted = [(str(spec.source), name, source) for name in dict.fromkeys((*spec.unique_key, spec.chunk.column))]
-    wanted += [(str(spec.target), name, live.columns) for name in spec.unique_key]
-    for table, name, columns in wanted:
-        column = next((c for c in columns if c.name == name), None)
-        role = "unique key" if name in spec.unique_key else "chunk column"
-        if column is None:
-            findings.append(Finding(f"{table}.{name}", f"the {role} column does not exist", "name an existing column"))
-        elif column.nullable:
-            findings.append(
-                Finding(f"{table}.{name}", f"the {role} column is nullable", "declare it NOT NULL, or use another one")
-            )
-    findings += _unfit_chunk_column(spec, source)
-    # Without one nothing keeps duplicates out after the validation has looked.
-    if not any(set(columns) <= set(spec.unique_key) for columns in live.unique_keys):
-        problem = f"no unique index holds ({', '.join(spec.unique_key)}) apart"
-        advice = "create a unique index on it, without a condition and not deferrable; the campaign reproduces it"
-        findings.append(Finding(str(spec.target), problem, advice))
-    findings += _keys_that_cannot_be_compared(spec, live.columns, types)
-    if findings:
-        raise KeyInvalid("rows could be left out or matched wrongly", findings=findings)
-
-
-def _unfit_chunk_column(spec: CampaignSpec, source: tuple[Column, ...]) -> list[Finding]:
-    """Bounds must be exact values of the column's own type, or its index is of no use and rows fall between them."""
-    kind, name = spec.chunk.kind, spec.chunk.column
-    column = next((c for c in source if c.name == name), None)
-    if column is None or chunk_bound_type(kind, column.type) is not None:
-        return []
-    problem = f"{column.type} cannot be cut into chunks of kind `{kind}`"
-    return [Finding(f"{spec.source}.{name}", problem, "choose another chunk column or kind")]
-
-
-def _keys_that_cannot_be_compared(spec: CampaignSpec, live: tuple[Column, ...], types: TypeTable) -> list[Finding]:
-    """Increments find deleted rows by comparing the keys of two servers as text."""
-    if spec.handoff_id is None:
-        return []
-    problem = "has no text that source and target share, so increments could not find deleted rows by their keys"
-    advice = "use a unique key without it, or leave `source.options.xmin_execution` out"
-    return [
-        Finding(f"{spec.target}.{column.name}", f"a {column.type} {problem}", advice)
-        for column in live
-        if column.name in spec.unique_key and column.type.name in types.no_shared_text
-    ]
+def _prove_table(spec: CampaignSpec, live: TargetTable) -> None:
+    if spec.direct and live.unwritable:
+        raise CatalogRefused(f"{spec.target} cannot be written to exactly", findings=live.unwritable)
+    if not spec.direct and live.findings:
+        raise CatalogRefused(f"{spec.target} cannot be swapped without loss", findings=live.findings)
 
 
 def _prove_names_free(spec: CampaignSpec, target: Target) -> None:
@@ -282,17 +241,13 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
     contract = proven.contract
     plan = spec.plan
     with target.transaction():
-        hold_target(target, spec.target)
-        if target.publications.head(spec.target) != proven.head:
-            advice = "Run it again: the campaign is made against the table that is live now."
-            raise GenerationStale(f"{spec.target} was published or rolled back meanwhile", next_step=advice)
-        shadow = target.tables.create_shadow(proven.live, spec.shadow, spec.run_key)
+        written = _written(spec, target, proven)
         record = CampaignRecord(
             run_key=spec.run_key,
             dataset=spec.dataset,
             backfill_id=spec.backfill_id,
             target=spec.target,
-            shadow=spec.shadow,
+            shadow=spec.written,
             backup=spec.backup,
             chunk_count=plan.count,
             plan_hash=spec.plan_hash(contract),
@@ -300,18 +255,32 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
             contract=contract.as_dict(),
             contract_hash=contract.sha256,
             source_digest=proven.source.digest,
-            shadow_digest=shadow.digest,
+            shadow_digest=written.digest,
             object_contract=proven.live.contract,
             object_contract_sha256=proven.live.sha256,
             live_object_id=proven.live.object_id,
             live_generation=generation_of(proven.live, proven.head, target.tables),
             predecessor_receipt=proven.head.receipt_id if proven.head else None,
-            shadow_object_id=shadow.object_id,
+            shadow_object_id=written.object_id,
             digest_key=secrets.token_hex(16),
             anchor=anchor,
         )
         target.ledger.create(record, plan)
     return record
+
+
+def _written(spec: CampaignSpec, target: Target, proven: Proven) -> ShadowHandle:
+    """The table that chunks are written to: the live one, or a shadow that is made now."""
+    if not spec.direct:
+        hold_target(target, spec.target)
+        if target.publications.head(spec.target) != proven.head:
+            advice = "Run it again: the campaign is made against the table that is live now."
+            raise GenerationStale(f"{spec.target} was published or rolled back meanwhile", next_step=advice)
+        return target.tables.create_shadow(proven.live, spec.shadow, spec.run_key)
+    found = target.tables.loadable(spec.target)
+    if found is None or found.object_id != proven.live.object_id:
+        raise CatalogDrift(f"{spec.target} was replaced since it was described")
+    return found
 
 
 # ---------------------------------------------------------------- a campaign that is there

@@ -153,6 +153,12 @@ def _plan(record: CampaignRecord, target: Target) -> RollbackPlan:
     """The history allows it: this campaign's table is live, and its backup was not dropped."""
     if record.phase is Phase.ROLLED_BACK:
         raise RollbackRefused(f"campaign {record.dataset} was {record.stop_reason} already")
+    if record.direct:
+        raise RollbackRefused(
+            f"campaign {record.dataset} is `direct`: it wrote into {record.target}, so there is no table from before",
+            next_step="Load the range as it should be, with a new `backfill_id`; or restore the table from a backup of "
+            "the database.",
+        )
     publication = target.publications.of_campaign(record.run_key)
     head = target.publications.head(record.target)
     if record.phase not in FINISHED or publication is None or head is None:

@@ -35,8 +35,11 @@ def prove_standing(spec: CampaignSpec, record: CampaignRecord, source: Source, t
     if record.phase not in _TO_BE_LOADED:
         return
     try:
-        prove_head(record, target)
-        prove_live(record, target)
+        if record.direct:
+            prove_written(record, target)
+        else:
+            prove_head(record, target)
+            prove_live(record, target)
     except DponeError:
         # A run beside this one may have published the campaign in between.
         now = target.ledger.campaign(record.run_key)
@@ -82,6 +85,19 @@ def prove_live(record: CampaignRecord, target: Target) -> TargetTable:
     if live.findings:
         raise CatalogDrift(f"{record.target} gained something that a swap would lose", findings=live.findings)
     return live
+
+
+def prove_written(record: CampaignRecord, target: Target) -> None:
+    """The live table takes rows as it did at the prepare of a `direct` campaign; its indexes may change.
+
+    Raises:
+        CatalogDrift: It is another table, or was altered.
+    """
+    found = target.tables.loadable(record.target)
+    if found is None or found.object_id != record.shadow_object_id:
+        raise CatalogDrift(f"{record.target} was replaced since the campaign was prepared")
+    if found.digest != record.shadow_digest:
+        raise CatalogDrift(f"{record.target} was altered since the campaign was prepared")
 
 
 def _prove_source(spec: CampaignSpec, record: CampaignRecord, source: Source) -> None:

@@ -19,7 +19,7 @@ from dpone_dagster.ports.target import Connector, Target
 CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty", "unique_indexes")
 _RESUME = "dpone backfill resume MANIFEST"
 _ANEW = "start a new campaign with a new `backfill_id`"
-_SEALABLE = LOADABLE | {Phase.BLOCKED, Phase.VALIDATED, Phase.SEALED}
+SEALABLE = LOADABLE | {Phase.BLOCKED, Phase.VALIDATED, Phase.SEALED}
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ class ValidationEvidence:
     def red(self) -> tuple[Check, ...]:
         """The checks that did not hold."""
         return tuple(check for check in self.checks if not check.passed)
+
+    @property
+    def numbers(self) -> dict[str, object]:
+        """Everything that was compared."""
+        return {name: number for check in self.checks for name, number in check.numbers.items()}
 
     def as_dict(self) -> dict[str, object]:
         """As stored with the campaign."""
@@ -102,10 +107,10 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
         if record.phase in FINISHED and record.validation is not None:
             return ValidationEvidence.from_dict(record.validation)
         prove_not_cancelled(record)
-        complete = _receipts_complete(target, record)
+        complete = receipts_complete(target, record)
         if not complete.passed:
             return ValidationEvidence((complete,))  # still loadable: sealing now would keep the rest out
-        if not target.ledger.move(spec.run_key, frozenset(_SEALABLE), Phase.SEALED, validation=None):
+        if not target.ledger.move(spec.run_key, SEALABLE, Phase.SEALED, validation=None):
             _moved_by_somebody(spec, target)
         with audited(spec, target, run_id, "campaign", "validate") as facts:
             reach("after_seal")
@@ -150,7 +155,8 @@ def _live(spec: CampaignSpec, target: Target) -> TargetTable:
     return live
 
 
-def _receipts_complete(target: Target, record: CampaignRecord) -> Check:
+def receipts_complete(target: Target, record: CampaignRecord) -> Check:
+    """Every chunk of the plan is committed and has a receipt of this plan."""
     progress = target.ledger.progress(record.run_key)
     totals = target.ledger.receipt_totals(record)
     numbers = {

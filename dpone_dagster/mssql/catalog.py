@@ -15,7 +15,7 @@ from dpone_dagster.mssql.losses import lost_column, lost_index, lost_table
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import literal, quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
-from dpone_dagster.mssql.surface import finding_of
+from dpone_dagster.mssql.surface import UNWRITABLE, finding_of
 from dpone_dagster.ports.tables import TargetTable
 
 OWNER_PROPERTY = "dpone_shadow_of"
@@ -60,6 +60,7 @@ class CatalogReader:
             contract=contract,
             sha256=sha256_of(contract),
             findings=tuple(finding_of(kind, name, str(table)) for kind, name in lost),
+            unwritable=tuple(finding_of(kind, name, str(table)) for kind, name in lost if kind in UNWRITABLE),
             unique_keys=catalog.unique_keys(),
             rows_exist=self._rows_exist(table),
             generation=self.property_of(catalog.object_id, GENERATION_PROPERTY),
@@ -189,4 +190,4 @@ def _plain(row: Row) -> list[object]:
 
 def _not_a_table(table: TableRef, object_id: int) -> TargetTable:
     finding: Finding = finding_of("kind", str(table), str(table))
-    return TargetTable(table, object_id, (), {}, sha256_of({}), (finding,), (), False)
+    return TargetTable(table, object_id, (), {}, sha256_of({}), (finding,), (), False, unwritable=(finding,))

@@ -127,11 +127,17 @@ class MssqlChanges:
             UniqueConflict: Another unique index is in the way.
         """
         self._prove_transaction()
-        if self._rows is None:
-            return ChangeCounts()
+        return ChangeCounts() if self._rows is None else self.upsert_staged(into, self._rows)
+
+    def upsert_staged(self, into: ChangeTarget, rows: Stage) -> ChangeCounts:
+        """As `upsert`, from a stage of the caller's own.
+
+        Raises:
+            UniqueConflict: Another unique index is in the way.
+        """
         with _conflicts(into):
-            updated = self._update(into, self._rows)
-            return ChangeCounts(inserted=self._insert(into, self._rows), updated=updated)
+            updated = self._update(into, rows)
+            return ChangeCounts(inserted=self._insert(into, rows), updated=updated)
 
     def replace(self, into: ChangeTarget) -> ChangeCounts:
         """DELETE what differs from the stage, then INSERT … WHERE NOT EXISTS, so that unique values may change places.
@@ -198,10 +204,15 @@ class MssqlChanges:
             fill_stage(self._session, stage, batches)
         query = filled(load(_FILE)["staged"], stage=stage.name)
         staged = _same_count(into.table, batches.stream, int(self._session.value(query, seconds=UNBOUNDED)))
-        self._refuse_duplicates(stage, into.table, into.contract.key)
+        self.refuse_duplicates(stage, into.table, into.contract.key)
         return staged
 
-    def _refuse_duplicates(self, stage: Stage, target: TableRef, key: Sequence[str]) -> None:
+    def refuse_duplicates(self, stage: Stage, target: TableRef, key: Sequence[str]) -> None:
+        """No key stands twice in a stage.
+
+        Raises:
+            ValidationBlocked: One does.
+        """
         columns = ", ".join(quoted(stage.columns[name]) for name in key)
         query = filled(load(_FILE)["duplicates"], stage=stage.name, key=columns)
         if count := self._session.value(query, seconds=UNBOUNDED):

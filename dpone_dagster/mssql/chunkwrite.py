@@ -1,4 +1,4 @@
-"""One chunk into the shadow: stage first, then receipt, rows and proof in one transaction of the lane's own session."""
+"""One chunk into its table: stage first, then receipt, rows and proof in one transaction of the lane's own session."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from datetime import UTC
 
 from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, DponeError, LeaseLost, TransientFailure
 from dpone_dagster.campaign.ledger import Claim
-from dpone_dagster.campaign.names import campaign_lock, chunk_lock
+from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock
 from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.campaign.slices import LiveSlice
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.mssql.catalog import CatalogReader
+from dpone_dagster.mssql.changes import MssqlChanges
+from dpone_dagster.mssql.chunkrange import in_chunk
 from dpone_dagster.mssql.faults import UNIQUE_VIOLATION, ServerError
 from dpone_dagster.mssql.locks import lock_resource
 from dpone_dagster.mssql.queries import filled, load
@@ -21,6 +24,7 @@ from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.stagefill import Batches, fill_stage
 from dpone_dagster.mssql.stages import Stage, drop_stage, label_of, make_stage
+from dpone_dagster.ports.changes import ChangeTarget
 from dpone_dagster.ports.source import RowStream
 from dpone_dagster.ports.tables import ChunkWrite
 
@@ -39,11 +43,12 @@ class ChunkWriter:
         self._reader = reader
         self._schema = state_schema
         self._queries = load("chunkwrite.sql", state_schema)
+        self._changes = MssqlChanges(session)
 
     def write(self, claim: Claim, write: ChunkWrite, stream: RowStream) -> ChunkReceipt:
-        """Append one chunk and its receipt in one transaction; see the port for what is guaranteed and raised.
+        """Write one chunk and its receipt in one transaction; see the port for what is guaranteed and raised.
 
-        An exception while the stream is read, of whatever kind, leaves the shadow untouched.
+        An exception while the stream is read, of whatever kind, leaves the table untouched.
         """
         batches = Batches(stream)
         if batches.empty:
@@ -56,9 +61,9 @@ class ChunkWriter:
     @contextlib.contextmanager
     def _staged(self, claim: Claim, write: ChunkWrite, batches: Batches) -> Iterator[Stage]:
         """The chunk's rows in a stage of their own, which is dropped whatever happens."""
-        self._prove_shadow(write)  # so that a drift stops the chunk before it is moved
+        self._prove_table(write)  # so that a drift stops the chunk before it is moved
         names = [column.target for column in write.contract.columns]
-        stage = make_stage(self._session, claim, write.shadow, names)
+        stage = make_stage(self._session, claim, write.table, names)
         try:
             sent = fill_stage(self._session, stage, batches)
             staged = self._session.value(filled(self._queries["count_staged"], stage=stage.name), seconds=UNBOUNDED)
@@ -75,13 +80,10 @@ class ChunkWriter:
         receipt = write.new_receipt(claim)
         with self._session.transaction():
             self._insert_receipt(claim, receipt)
-            rows = self._insert_rows(claim, write, stage) if stage else 0
-            # After the INSERT, whose lock on the table keeps everybody from altering it until the end.
-            self._prove_shadow(write)
-            if rows != stream.rows:
-                raise CountMismatch(f"chunk {claim.chunk_index}: {stream.rows} rows read, {rows} rows written")
-            receipt = replace(receipt, rows=rows, bytes=stream.bytes, nulled=dict(stream.nulled))
-            receipt = self._complete(receipt)
+            rows = self._write_rows(claim, write, stage)
+            # After the rows, whose lock on the table keeps everybody from altering it until the end.
+            self._prove_table(write)
+            receipt = self._complete(write.filled(receipt, stream, rows))
             reach("before_chunk_commit", claim.chunk_index)
         reach("after_chunk_commit", claim.chunk_index)
         return receipt
@@ -116,30 +118,68 @@ class ChunkWriter:
         if lost:
             raise LeaseLost(f"chunk {claim.chunk_index}: {'; '.join(lost)}")
 
-    def _insert_rows(self, claim: Claim, write: ChunkWrite, stage: Stage) -> int:
+    def _write_rows(self, claim: Claim, write: ChunkWrite, stage: Stage | None) -> int:
+        """Give the staged rows their place; returns how many were written."""
+        live = write.live
+        if live is None:
+            return self._insert_rows(claim, write, stage)
+        if live.action == "merge":
+            return self._merge(write, stage)
+        deleted = 0 if live.action == "append" else self._delete(claim, write.table, live)
+        try:
+            rows = self._insert_rows(claim, write, stage)
+        except ServerError as error:
+            if error.number in UNIQUE_VIOLATION:
+                raise live.conflict(write.table, error.message) from None
+            raise
+        live.prove_not_emptied(write.table, deleted, rows)
+        return rows
+
+    def _delete(self, claim: Claim, table: TableRef, live: LiveSlice) -> int:
+        catalog = self._reader.read(table)
+        if catalog is None:
+            raise CatalogDrift(f"{table} is gone")
+        statement = filled(
+            self._queries["delete_slice"],
+            label=label_of(claim.run_key, claim.chunk_index, claim.epoch),
+            table=quoted_table(table),
+            in_slice="1 = 1" if live.action == "refresh" else in_chunk(catalog.columns, live.column, live.chunk),
+        )
+        return self._session.changed(statement, seconds=UNBOUNDED)
+
+    def _merge(self, write: ChunkWrite, stage: Stage | None) -> int:
+        if stage is None:
+            return 0
+        self._changes.refuse_duplicates(stage, write.table, write.contract.key)
+        self._changes.upsert_staged(ChangeTarget(write.table, write.contract), stage)
+        return int(self._session.value(filled(self._queries["count_staged"], stage=stage.name), seconds=UNBOUNDED))
+
+    def _insert_rows(self, claim: Claim, write: ChunkWrite, stage: Stage | None) -> int:
+        if stage is None:
+            return 0
         names = [column.target for column in write.contract.columns]
         statement = filled(
             self._queries["insert_rows"],
             label=label_of(claim.run_key, claim.chunk_index, claim.epoch),
-            shadow=quoted_table(write.shadow),
+            table=quoted_table(write.table),
             columns=", ".join(map(quoted, names)),
             values=stage.values(names, "s"),
             stage=stage.name,
         )
         return self._session.changed(statement, seconds=UNBOUNDED)
 
-    def _prove_shadow(self, write: ChunkWrite) -> None:
-        """The shadow is the object of prepare, in its shape of prepare, and owned by this campaign."""
-        found = self._reader.loadable_digest(write.shadow)
-        if found is None or found[0] != write.shadow_object_id:
-            raise CatalogDrift(f"{write.shadow} was replaced since the campaign was prepared")
-        if found[1] != write.shadow_digest:
-            raise CatalogDrift(f"{write.shadow} was altered since the campaign was prepared")
+    def _prove_table(self, write: ChunkWrite) -> None:
+        """The table is the object of prepare, in its shape of prepare, and whose it was then."""
+        found = self._reader.loadable_digest(write.table)
+        if found is None or found[0] != write.object_id:
+            raise CatalogDrift(f"{write.table} was replaced since the campaign was prepared")
+        if found[1] != write.digest:
+            raise CatalogDrift(f"{write.table} was altered since the campaign was prepared")
 
     def _complete(self, receipt: ChunkReceipt) -> ChunkReceipt:
         """Fill in what the INSERT has proven; the server's clock tells when."""
         own = (receipt.run_key, receipt.chunk_index, receipt.receipt_id)
-        facts = (receipt.rows, receipt.bytes, json.dumps(receipt.nulled))
+        facts = (receipt.rows, receipt.bytes, json.dumps(receipt.nulled), json.dumps(receipt.diagnostics))
         row = self._session.row(self._queries["complete_receipt"], *facts, *own, *own)
         if row is None:
             raise LeaseLost(f"chunk {receipt.chunk_index}: its receipt vanished while it was written")

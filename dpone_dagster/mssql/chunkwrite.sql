@@ -15,18 +15,22 @@ WHERE @epoch_is_ours = 1 AND @chunk_locked = 1 AND @campaign_locked = 1;
 SELECT @epoch_is_ours, @chunk_locked, @campaign_locked
 
 -- name: create_stage
-SELECT /* dpone:create_stage */ TOP (0) {columns} INTO {stage} FROM {shadow} AS t
+SELECT /* dpone:create_stage */ TOP (0) {columns} INTO {stage} FROM {table} AS t
 
 -- name: insert_rows
-INSERT /* dpone:insert_chunk {label} */ INTO {shadow} ({columns})
+INSERT /* dpone:insert_chunk {label} */ INTO {table} ({columns})
 SELECT {values} FROM {stage} AS s
+
+-- name: delete_slice
+-- Not TRUNCATE, which waits for every reader and needs the right to alter the table.
+DELETE /* dpone:delete_slice {label} */ FROM {table} WHERE {in_slice}
 
 -- name: count_staged
 SELECT /* dpone:count_staged */ COUNT_BIG(*) FROM {stage}
 
 -- name: complete_receipt
 UPDATE /* dpone:complete_receipt */ {schema}.__dpone__chunk_receipts
-SET [rows] = ?, bytes = ?, nulled = ?, committed_at = SYSUTCDATETIME()
+SET [rows] = ?, bytes = ?, nulled = ?, diagnostics = ?, committed_at = SYSUTCDATETIME()
 WHERE run_key = ? AND chunk_index = ? AND receipt_id = ?;
 SELECT committed_at FROM {schema}.__dpone__chunk_receipts WHERE run_key = ? AND chunk_index = ? AND receipt_id = ?
 

@@ -75,6 +75,10 @@ class MssqlFence:
         """
         self._unlock(chunk_lock(self._schema, run_key, chunk_index), "exclusive", f"the lock of chunk {chunk_index}")
 
+    def share_target(self, target: TableRef, wait_seconds: float) -> bool:
+        """Take the target's lock shared, for the session's life, or return False after the wait."""
+        return self._lock(target_lock(target), "shared", wait_seconds)
+
     def lock_target(self, target: TableRef, wait_seconds: float) -> None:
         """Inside a transaction: the target's lock, until its end.
 

@@ -150,12 +150,13 @@ ORDER BY c.chunk_index
 
 -- name: receipt
 SELECT /* dpone:receipt */ run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, [rows], bytes,
-       nulled, key_digest, committed_at
+       nulled, key_digest, committed_at, diagnostics
 FROM {schema}.__dpone__chunk_receipts WITH (READCOMMITTEDLOCK) WHERE run_key = ? AND chunk_index = ?
 
 -- name: receipt_totals
 SELECT /* dpone:receipt_totals */ COUNT_BIG(*) AS receipts, COALESCE(SUM([rows]), 0) AS [rows],
-       COALESCE(SUM(CASE WHEN plan_hash <> ? OR contract_hash <> ? THEN 1 ELSE 0 END), 0) AS foreign_receipts
+       COALESCE(SUM(CASE WHEN plan_hash <> ? OR contract_hash <> ? THEN 1 ELSE 0 END), 0) AS foreign_receipts,
+       COALESCE(SUM(CASE WHEN diagnostics LIKE N'%"rows_read"%' THEN 1 ELSE 0 END), 0) AS differing_receipts
 FROM {schema}.__dpone__chunk_receipts WITH (READCOMMITTEDLOCK) WHERE run_key = ?
 
 -- name: start_load

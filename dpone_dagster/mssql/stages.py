@@ -24,7 +24,7 @@ class Stage:
     """A stage table and what its columns are for.
 
     Attributes:
-        table: Beside the shadow.
+        table: Beside the table that is loaded.
         columns: The stage's column for each target column: neutral names, since bulk clients stumble over some.
         label: On whose behalf it is written, for people who look at sessions.
     """
@@ -43,20 +43,20 @@ class Stage:
         return ", ".join(f"{alias}.{quoted(self.columns[name])}" for name in names)
 
 
-def make_stage(session: Session, claim: Claim, shadow: TableRef, names: Sequence[str]) -> Stage:
-    """Create the stage of one try, with the shadow's own types and collations.
+def make_stage(session: Session, claim: Claim, loaded: TableRef, names: Sequence[str]) -> Stage:
+    """Create the stage of one try, with the types and collations of the table that is loaded.
 
     Args:
         session: Not in a transaction: the bulk connection has to see the table.
         claim: Whose try.
-        shadow: The shadow.
+        loaded: The table.
         names: Target columns that will be loaded.
     """
     columns = {name: f"c{number}" for number, name in enumerate(names)}
     table = f"{stage_prefix(claim.run_key)}c{claim.chunk_index}_e{claim.epoch}_t{secrets.token_hex(4)}"
-    stage = Stage(shadow.sibling(table), columns, label_of(claim.run_key, claim.chunk_index, claim.epoch))
+    stage = Stage(loaded.sibling(table), columns, label_of(claim.run_key, claim.chunk_index, claim.epoch))
     listed = ", ".join(f"t.{quoted(name)} AS {quoted(short)}" for name, short in columns.items())
-    session.execute(filled(load(_FILE)["create_stage"], columns=listed, stage=stage.name, shadow=quoted_table(shadow)))
+    session.execute(filled(load(_FILE)["create_stage"], columns=listed, stage=stage.name, table=quoted_table(loaded)))
     return stage
 
 
@@ -82,7 +82,7 @@ def drop_dead_stages(session: Session, schema: str, run_key: str, chunk_index: i
 
     Args:
         session: The one that holds the lock.
-        schema: Of the shadow.
+        schema: Of the table that is loaded.
         run_key: The campaign.
         chunk_index: The chunk; None for every chunk.
     """

@@ -89,6 +89,12 @@ _FLAGS: Mapping[str, str] = {
     "is_masked": "masked",
 }
 
+# What also keeps rows from being written as they are, or deleted alone.
+UNWRITABLE = frozenset(
+    {"kind", "visibility", "spelling", "trigger", "inbound foreign key", "security policy", "ignore_dup_key",
+     "is_identity", "is_computed"}
+)  # fmt: skip
+
 
 def finding_of(kind: str, name: str, table: str) -> Finding:
     """The finding for one object or property that a swap of the table would lose.

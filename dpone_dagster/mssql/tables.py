@@ -48,8 +48,13 @@ class MssqlTables:
         """The run key that owns the table of this name; None if there is no table; "" if it is nobody's shadow."""
         return shadows.shadow_owner(self._reader, shadow)
 
+    def loadable(self, table: TableRef) -> ShadowHandle | None:
+        """The live table as a `direct` campaign's chunks will find it; None if it is not there."""
+        found = self._reader.loadable_digest(table)
+        return None if found is None else ShadowHandle(*found)
+
     def write_chunk(self, claim: Claim, write: ChunkWrite, stream: RowStream) -> ChunkReceipt:
-        """Append the chunk and its receipt in one transaction of this session."""
+        """Write the chunk and its receipt in one transaction of this session."""
         return self._writer.write(claim, write, stream)
 
     def count(self, table: TableRef) -> int:

@@ -38,6 +38,13 @@ class Fence(Protocol):
         """
         ...
 
+    def share_target(self, target: TableRef, wait_seconds: float) -> bool:
+        """Take the target's lock shared, for the session's life, or return False after the wait.
+
+        Whoever writes to the live table by chunks shares it; increments, publications and rollbacks take it alone.
+        """
+        ...
+
     def lock_target(self, target: TableRef, wait_seconds: float) -> None:
         """Inside a transaction: the target's lock, until its end.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
-from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.errors import CountMismatch, Finding
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.campaign.slices import LiveSlice
 from dpone_dagster.ports.source import RowStream
 
 
@@ -25,6 +26,7 @@ class TargetTable:
         contract: Everything that a swap must reproduce, as canonical plain data, free of names that must differ.
         sha256: `object_contract_sha256` over `contract`.
         findings: What a swap would lose and that cannot be reproduced; all at once.
+        unwritable: Those findings that also keep rows from being written to the table exactly as they are.
         unique_keys: Column sets that a not-deferrable unique index without predicate enforces.
         rows_exist: Whether there is at least one row.
         generation: The generation's UUID that the table itself bears; None if it bears none, or the server has no
@@ -40,11 +42,12 @@ class TargetTable:
     unique_keys: tuple[tuple[str, ...], ...]
     rows_exist: bool
     generation: str | None = None
+    unwritable: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
 class ShadowHandle:
-    """A shadow that this campaign owns: its object id and the digest of its loadable catalog."""
+    """A table that this campaign writes to: its object id, and the digest of what decides how rows are taken."""
 
     object_id: int
     digest: str
@@ -52,14 +55,25 @@ class ShadowHandle:
 
 @dataclass(frozen=True)
 class ChunkWrite:
-    """What `write_chunk` needs besides claim and rows."""
+    """What `write_chunk` needs besides claim and rows.
 
-    shadow: TableRef
-    shadow_object_id: int
-    shadow_digest: str
+    Attributes:
+        table: The shadow, or the live table of a `direct` campaign.
+        object_id: Its object id at prepare.
+        digest: The digest of its loadable catalog at prepare.
+        contract: The loaded columns.
+        plan_hash: For the receipt.
+        binding: For the receipt.
+        live: What the chunk does to its range of the live table; None for a shadow, to which it is appended.
+    """
+
+    table: TableRef
+    object_id: int
+    digest: str
     contract: ColumnContract
     plan_hash: str
     binding: str
+    live: LiveSlice | None = None
 
     def new_receipt(self, claim: Claim) -> ChunkReceipt:
         """The receipt that a try inserts first; what it moved is filled in at the end."""
@@ -72,6 +86,28 @@ class ChunkWrite:
             binding=self.binding,
             epoch=claim.epoch,
             rows=0,
+        )
+
+    def filled(self, receipt: ChunkReceipt, stream: RowStream, rows: int) -> ChunkReceipt:
+        """The receipt with what was moved; rows read and written are compared.
+
+        Args:
+            receipt: As inserted.
+            stream: At its end.
+            rows: Rows written, as the server counted them.
+
+        Raises:
+            CountMismatch: They differ, and the table is a shadow. For a live table the difference is noted.
+        """
+        differs = rows != stream.rows
+        if differs and self.live is None:
+            raise CountMismatch(f"chunk {receipt.chunk_index}: {stream.rows} rows read, {rows} rows written")
+        return replace(
+            receipt,
+            rows=rows,
+            bytes=stream.bytes,
+            nulled=dict(stream.nulled),
+            diagnostics={"rows_read": stream.rows} if differs else {},
         )
 
 
@@ -122,17 +158,24 @@ class Tables(Protocol):
         """The run key that owns the table of this name; None if there is no table; "" if it is nobody's shadow."""
         ...
 
+    def loadable(self, table: TableRef) -> ShadowHandle | None:
+        """The live table as a `direct` campaign's chunks will find it; None if it is not there."""
+        ...
+
     def write_chunk(self, claim: Claim, write: ChunkWrite, stream: RowStream) -> ChunkReceipt:
-        """Append the chunk and its receipt in one transaction of this session.
+        """Write the chunk and its receipt in one transaction of this session.
 
         The receipt is inserted first, and only if the chunk row has our epoch and this session holds the chunk's and
-        the campaign's lock. Extracted and inserted rows are proven equal before COMMIT.
+        the campaign's lock. Rows are appended, or take the place that `write.live` says; read and written rows are
+        compared before COMMIT.
 
         Raises:
             LeaseLost: Lock or epoch is not ours any more.
             TransientFailure: Also where a receipt is there already: the next try begins with a probe.
-            CatalogDrift: The shadow is not the one of prepare.
-            CountMismatch: Extracted and inserted rows differ.
+            CatalogDrift: The table is not the one of prepare.
+            CountMismatch: Read and written rows differ, and the table is a shadow.
+            UniqueConflict: A unique index of the live table is in the way.
+            ValidationBlocked: Keys of a merge come twice; or a refresh would empty the live table.
             OutcomeUnknown: COMMIT was sent and not answered.
         """
         ...

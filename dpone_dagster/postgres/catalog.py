@@ -12,14 +12,14 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row
 
-from dpone_dagster.campaign.errors import Finding, TransientFailure
+from dpone_dagster.campaign.errors import TransientFailure
 from dpone_dagster.campaign.identity import canonical_json, sha256_of
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.ports.tables import TargetTable
 from dpone_dagster.postgres.columns import read_columns
 from dpone_dagster.postgres.queries import load
 from dpone_dagster.postgres.session import Session, translated
-from dpone_dagster.postgres.surface import finding_of
+from dpone_dagster.postgres.surface import UNWRITABLE, finding_of
 
 CATALOG_VERSION = 1
 _LOCK_WAIT_SECONDS = 5
@@ -195,13 +195,15 @@ def describe(session: Session, table: TableRef) -> TargetTable | None:
             return None
         contract = catalog.contract()
         found = read_columns(session, table)
+        lost = _lost(session, catalog)
         return TargetTable(
             table=table,
             object_id=catalog.relation.oid,
             columns=found[2] if found is not None else (),
             contract=contract,
             sha256=sha256_of(contract),
-            findings=_findings(session, catalog),
+            findings=tuple(finding_of(kind, name, str(table)) for kind, name in lost),
+            unwritable=tuple(finding_of(kind, name, str(table)) for kind, name in lost if kind in UNWRITABLE),
             unique_keys=catalog.unique_keys(),
             rows_exist=_rows_exist(session, catalog),
         )
@@ -357,11 +359,11 @@ def _rows_exist(session: Session, catalog: Catalog) -> bool:
     return row is not None and bool(row[0])
 
 
-def _findings(session: Session, catalog: Catalog) -> tuple[Finding, ...]:
+def _lost(session: Session, catalog: Catalog) -> list[tuple[str, str]]:
+    """(kind, name) of what a swap would lose."""
     found: list[tuple[str, str]] = []
     with _qualified_names(session):
         for name in ("properties", "dependents"):
             found += session.connection.execute(load("catalog.sql")[name], {"oid": catalog.relation.oid}).fetchall()
     strange = [i for i in catalog.indexes if not i.definition.startswith(i.preamble)]
-    found += [("index definition", i.name) for i in strange]
-    return tuple(finding_of(kind, name, str(catalog.table)) for kind, name in found)
+    return found + [("index definition", i.name) for i in strange]

@@ -1,4 +1,4 @@
-"""One chunk into the shadow: receipt, rows and proof in one transaction of the session that holds the chunk's lock."""
+"""One chunk into its table: receipt, rows and proof in one transaction of the session that holds the chunk's lock."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from psycopg import errors as pg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, LeaseLost, TransientFailure
+from dpone_dagster.campaign.errors import CatalogDrift, LeaseLost, TransientFailure
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import campaign_lock, chunk_lock
 from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.campaign.slices import LiveSlice
 from dpone_dagster.faultpoints import reach
+from dpone_dagster.ports.changes import ChangeTarget
 from dpone_dagster.ports.source import RowStream
 from dpone_dagster.ports.tables import ChunkWrite
 from dpone_dagster.postgres.catalog import identifier, loadable_digest
+from dpone_dagster.postgres.changes import PostgresChanges
+from dpone_dagster.postgres.chunkrange import in_chunk
+from dpone_dagster.postgres.columns import read_columns
 from dpone_dagster.postgres.fence import lock_key
-from dpone_dagster.postgres.queries import in_schema
+from dpone_dagster.postgres.queries import in_schema, statement
 from dpone_dagster.postgres.session import Session
 
 
 def write_chunk(
     session: Session, state_schema: str, claim: Claim, write: ChunkWrite, stream: RowStream
 ) -> ChunkReceipt:
-    """Append one chunk and its receipt in one transaction; see the port for what is guaranteed and raised.
+    """Write one chunk and its receipt in one transaction; see the port for what is guaranteed and raised.
 
     An exception while the stream is read, of whatever kind, ends the COPY with an error and rolls everything back.
     """
@@ -32,13 +37,10 @@ def write_chunk(
     writer = _Writer(session, state_schema, claim, write)
     with session.transaction():
         writer.insert_receipt(receipt)
-        writer.prove_shadow()
-        rows = writer.copy(stream)
+        writer.prove_table()
+        rows = writer.copy(stream) if write.live is None else writer.write_live(write.live, stream)
         reach("after_stage", claim.chunk_index)
-        if rows != stream.rows:
-            raise CountMismatch(f"chunk {claim.chunk_index}: {stream.rows} rows read, {rows} rows written")
-        receipt = replace(receipt, rows=rows, bytes=stream.bytes, nulled=dict(stream.nulled))
-        receipt = writer.complete_receipt(receipt)
+        receipt = writer.complete_receipt(write.filled(receipt, stream, rows))
         reach("before_chunk_commit", claim.chunk_index)
     reach("after_chunk_commit", claim.chunk_index)
     return receipt
@@ -82,14 +84,44 @@ class _Writer:
         if lost:
             raise LeaseLost(f"chunk {claim.chunk_index}: {'; '.join(lost)}")
 
-    def prove_shadow(self) -> None:
-        """The shadow is the object of prepare, in its shape of prepare, and stays so until the transaction ends."""
+    def prove_table(self) -> None:
+        """The table is the object of prepare, in its shape of prepare, and stays so until the transaction ends."""
         write = self._write
-        found = loadable_digest(self._session, write.shadow, lock=True)
-        if found is None or found[0] != write.shadow_object_id:
-            raise CatalogDrift(f"{write.shadow} was replaced since the campaign was prepared")
-        if found[1] != write.shadow_digest:
-            raise CatalogDrift(f"{write.shadow} was altered since the campaign was prepared")
+        found = loadable_digest(self._session, write.table, lock=True)
+        if found is None or found[0] != write.object_id:
+            raise CatalogDrift(f"{write.table} was replaced since the campaign was prepared")
+        if found[1] != write.digest:
+            raise CatalogDrift(f"{write.table} was altered since the campaign was prepared")
+
+    def write_live(self, live: LiveSlice, stream: RowStream) -> int:
+        """Give the rows their place in the live table; returns how many were written.
+
+        DELETE and not TRUNCATE, which would show an empty table to readers of an older snapshot.
+        """
+        if live.action == "merge":
+            return self._merge(stream)
+        deleted = 0 if live.action == "append" else self._delete(live)
+        try:
+            rows = self.copy(stream)
+        except pg.UniqueViolation as error:
+            raise live.conflict(self._write.table, error.diag.constraint_name or "") from None  # it quotes values
+        live.prove_not_emptied(self._write.table, deleted, rows)
+        return rows
+
+    def _delete(self, live: LiveSlice) -> int:
+        found = read_columns(self._session, self._write.table)
+        if found is None:
+            raise CatalogDrift(f"{self._write.table} is gone")
+        rows = sql.SQL("true") if live.action == "refresh" else in_chunk(found[2], live.column, live.chunk)
+        query = statement("tables.sql", "delete_slice", table=identifier(self._write.table), rows=rows)
+        return self._session.connection.execute(query).rowcount
+
+    def _merge(self, stream: RowStream) -> int:
+        changes = PostgresChanges(self._session)
+        into = ChangeTarget(self._write.table, self._write.contract)
+        rows = changes.stage_rows(into, stream)
+        changes.upsert(into)
+        return rows
 
     def copy(self, stream: RowStream) -> int:
         """COPY the stream's bytes as they are; returns the number of rows the server counted."""
@@ -98,7 +130,7 @@ class _Writer:
         # Whoever reads the run key off a session's statement can look up everything else.
         label = f"/* dpone:copy_chunk {claim.run_key[:12]} chunk={claim.chunk_index:d} epoch={claim.epoch:d} */"
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary) {}").format(
-            identifier(self._write.shadow),
+            identifier(self._write.table),
             names,
             sql.SQL(label),
         )
@@ -118,6 +150,7 @@ class _Writer:
             "rows": receipt.rows,
             "bytes": receipt.bytes,
             "nulled": Jsonb(receipt.nulled),
+            "diagnostics": Jsonb(receipt.diagnostics),
         }
         row = self._session.connection.execute(self._queries["complete_receipt"], values).fetchone()
         if row is None:

@@ -23,6 +23,7 @@ SELECT /* dpone:insert_receipt */ epoch_is_ours, chunk_locked, campaign_locked F
 
 -- name: complete_receipt
 UPDATE /* dpone:complete_receipt */ {schema}.__dpone__chunk_receipts
-SET rows = %(rows)s, bytes = %(bytes)s, nulled = %(nulled)s, committed_at = clock_timestamp()
+SET rows = %(rows)s, bytes = %(bytes)s, nulled = %(nulled)s, diagnostics = diagnostics || %(diagnostics)s,
+    committed_at = clock_timestamp()
 WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s AND receipt_id = %(receipt_id)s
 RETURNING committed_at

@@ -46,12 +46,17 @@ class PostgresFence:
 
     def lock_campaign(self, run_key: str, mode: Mode, wait_seconds: float) -> bool:
         """Take the campaign's session lock, or return False after the wait."""
-        key = lock_key(campaign_lock(self._schema, run_key))
-        if self._ask(f"try_{mode}", key):
-            return True
         if mode == "exclusive":
             wait_seconds = min(wait_seconds, EXCLUSIVE_WAIT_SECONDS)
-        return wait_seconds > 0 and self._wait(f"lock_{mode}", key, wait_seconds)
+        return self._lock(campaign_lock(self._schema, run_key), mode, wait_seconds)
+
+    def share_target(self, target: TableRef, wait_seconds: float) -> bool:
+        """Take the target's lock shared, for the session's life, or return False after the wait."""
+        return self._lock(target_lock(target), "shared", wait_seconds)
+
+    def _lock(self, name: str, mode: Mode, wait_seconds: float) -> bool:
+        key = lock_key(name)
+        return self._ask(f"try_{mode}", key) or (wait_seconds > 0 and self._wait(f"lock_{mode}", key, wait_seconds))
 
     def _wait(self, query: str, key: int, wait_seconds: float) -> bool:
         # The time-out ends with the short transaction; a session lock outlives it.

@@ -200,7 +200,7 @@ class PostgresLedger:
         )
         if row is None:
             raise DponeError("the server returned no sums")
-        return ReceiptTotals(row["receipts"], row["rows"], row["foreign_receipts"])
+        return ReceiptTotals(row["receipts"], row["rows"], row["foreign_receipts"], row["differing_receipts"])
 
     # ------------------------------------------------------------ audit
 

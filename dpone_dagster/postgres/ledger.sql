@@ -175,12 +175,13 @@ ORDER BY chunk_index LIMIT %(limit)s
 
 -- name: receipt
 SELECT /* dpone:receipt */ run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, rows, bytes, nulled,
-       key_digest, committed_at
+       key_digest, committed_at, diagnostics
 FROM {schema}.__dpone__chunk_receipts WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s
 
 -- name: receipt_totals
 SELECT /* dpone:receipt_totals */ count(*) AS receipts, coalesce(sum(rows), 0)::bigint AS rows,
-       count(*) FILTER (WHERE plan_hash <> %(plan_hash)s OR contract_hash <> %(contract_hash)s) AS foreign_receipts
+       count(*) FILTER (WHERE plan_hash <> %(plan_hash)s OR contract_hash <> %(contract_hash)s) AS foreign_receipts,
+       count(*) FILTER (WHERE diagnostics ? 'rows_read') AS differing_receipts
 FROM {schema}.__dpone__chunk_receipts WHERE run_key = %(run_key)s
 
 -- name: start_load

@@ -75,6 +75,12 @@ _LOSSES: Mapping[str, tuple[str, str]] = {
     "schema right": ("is a schema in which this login may not create a table", "GRANT CREATE ON SCHEMA"),
 }
 
+# What also keeps rows from being written as they are, deleted alone, or kept at all.
+UNWRITABLE = frozenset(
+    {"kind", "unlogged", "temporary", "row security", "policy", "rule", "trigger", "inbound foreign key",
+     "generated column", "subscription"}
+)  # fmt: skip
+
 
 def finding_of(kind: str, name: str, table: str) -> Finding:
     """The finding for one object that a swap of the table would lose.

@@ -50,8 +50,13 @@ class PostgresTables:
         """The run key that owns the table of this name; None if there is no table; "" if it is nobody's shadow."""
         return shadows.shadow_owner(self._session, shadow)
 
+    def loadable(self, table: TableRef) -> ShadowHandle | None:
+        """The live table as a `direct` campaign's chunks will find it; None if it is not there."""
+        found = catalog.loadable_digest(self._session, table)
+        return None if found is None else ShadowHandle(*found)
+
     def write_chunk(self, claim: Claim, write: ChunkWrite, stream: RowStream) -> ChunkReceipt:
-        """Append the chunk and its receipt in one transaction of this session."""
+        """Write the chunk and its receipt in one transaction of this session."""
         return write_chunk(self._session, self._state_schema, claim, write, stream)
 
     def count(self, table: TableRef) -> int:

@@ -9,3 +9,6 @@ SELECT /* dpone:key_quality */
 -- name: domain
 SELECT /* dpone:domain */ (SELECT system_identifier FROM pg_control_system())::text || '/' || d.oid::text
 FROM pg_database d WHERE d.datname = current_database()
+
+-- name: delete_slice
+DELETE /* dpone:delete_slice */ FROM {table} WHERE {rows}

@@ -162,6 +162,9 @@ def _publication(report: CampaignReport) -> Iterator[Fact]:
 def _undo(report: CampaignReport) -> Iterator[Fact]:
     status = report.status
     receipt, rollback = status.publication, status.rollback
+    if status.spec.direct:
+        yield "Live table", "written to chunk by chunk; nothing from before is retained"
+        return
     if receipt is None:
         yield "Live table", f"untouched; it would be kept as {status.spec.backup}"
         return

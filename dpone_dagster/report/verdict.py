@@ -54,27 +54,27 @@ def _ended(status: CampaignStatus, record: CampaignRecord) -> Verdict | None:
             )
         case Phase.CANCELLED:
             who = f"Cancelled by {record.cancel_requested_by}: {record.cancel_reason}"
-            return Verdict("warn", "Cancelled", f"{who}. {target} is untouched.")
+            return Verdict("warn", "Cancelled", f"{who}. {_live(status)}")
     return None
 
 
 def _under_way(status: CampaignStatus, record: CampaignRecord) -> Verdict:
-    target, progress = status.spec.target, status.progress
-    done = f"{progress.committed:,} of {progress.total:,} chunks are committed; {target} is untouched."
+    progress = status.progress
+    done = f"{progress.committed:,} of {progress.total:,} chunks are committed; {_live(status)}"
     if status.phase is Phase.BLOCKED:
         red = ", ".join(finding.path for finding in status.blocking)
-        return Verdict("bad", "Blocked", f"Validation found {red or 'something'} red; {target} is untouched.")
+        return Verdict("bad", "Blocked", f"Validation found {red or 'something'} red; {_live(status)}")
     if status.phase in (Phase.SEALED, Phase.VALIDATED):
         word = "Validated" if status.phase is Phase.VALIDATED else "Sealed"
-        return Verdict("work", word, f"All chunks are committed and nothing loads any more; {target} is untouched.")
+        return Verdict("work", word, f"All chunks are committed and nothing loads any more; {_live(status)}")
     if progress.failed:
         return Verdict("bad", "Chunks failed", f"{progress.failed:,} failed. {done}")
     if record.stop_reason:
         return Verdict("bad", "Stopped", f"{record.stop_reason}. {done}")
     if status.phase is Phase.PREPARED:
-        return Verdict("work", "Prepared", f"The shadow is there and empty. {done}")
+        return Verdict("work", "Prepared", done if status.spec.direct else f"The shadow is there and empty. {done}")
     if progress.remaining == 0:
-        return Verdict("work", "Loaded", f"All chunks are committed; {target} is untouched.")
+        return Verdict("work", "Loaded", f"All chunks are committed; {_live(status)}")
     if progress.lease_expired and not progress.running:
         return Verdict(
             "warn", "Not heard of", f"{progress.lease_expired:,} chunks have a worker that is silent. {done}"
@@ -82,3 +82,10 @@ def _under_way(status: CampaignStatus, record: CampaignRecord) -> Verdict:
     if status.holders or progress.running:
         return Verdict("work", "Loading", done)
     return Verdict("warn", "Interrupted", f"Nobody works on it. {done}")
+
+
+def _live(status: CampaignStatus) -> str:
+    """What has become of the live table before the campaign is through."""
+    if status.spec.direct:
+        return f"{status.spec.target} holds what is committed."
+    return f"{status.spec.target} is untouched."

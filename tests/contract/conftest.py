@@ -21,6 +21,7 @@ from dpone_dagster.ports.history import History
 from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import RowStream, Wire
+from dpone_dagster.ports.tables import Tables
 from dpone_dagster.postgres.target import PostgresTarget
 from tests.contract.mssql_adapter import MssqlAdapter
 from tests.servers.mssql import MssqlServer
@@ -37,6 +38,7 @@ class Parts(Protocol):
     publications: Publications
     history: History
     changes: Changes
+    tables: Tables
 
     def transaction(self) -> AbstractContextManager[None]:
         """One transaction of the session."""
@@ -96,6 +98,14 @@ class Adapter(Protocol):
 
     def coded(self) -> list[tuple[int, int]]:
         """Its rows by id."""
+        ...
+
+    def create_moments(self, rows: Sequence[tuple[int, str, str, str, str]]) -> None:
+        """The table `landing.moments` (id, u, d, t, z): a uuid, a date, a time without and one with a zone."""
+        ...
+
+    def moments(self) -> list[int]:
+        """Its ids, in order."""
         ...
 
     def stream(
@@ -184,6 +194,15 @@ class PostgresAdapter:
 
     def coded(self) -> list[tuple[int, int]]:
         return self._run("SELECT id, code FROM landing.coded ORDER BY id")
+
+    def create_moments(self, rows: Sequence[tuple[int, str, str, str, str]]) -> None:
+        self._run("CREATE SCHEMA landing")
+        self._run("CREATE TABLE landing.moments (id integer, u uuid, d date, t timestamp, z timestamptz)")
+        for row in rows:
+            self._run("INSERT INTO landing.moments VALUES (%s, %s, %s, %s, %s)", *row)
+
+    def moments(self) -> list[int]:
+        return [number for (number,) in self._run("SELECT id FROM landing.moments ORDER BY id")]
 
     def stream(
         self, contract: ColumnContract, rows: Sequence[tuple[Any, ...]], *, said: int | None = None

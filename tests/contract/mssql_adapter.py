@@ -102,6 +102,21 @@ class MssqlAdapter:
     def coded(self) -> list[tuple[int, int]]:
         return self._rows("SELECT id, code FROM landing.coded ORDER BY id")
 
+    def create_moments(self, rows: Sequence[tuple[int, str, str, str, str]]) -> None:
+        self._run("EXEC (N'CREATE SCHEMA landing')")
+        self._run(
+            "CREATE TABLE landing.moments (id int, u uniqueidentifier, d date, t datetime2(6), z datetimeoffset(6))"
+        )
+        for row in rows:
+            self._run(
+                "INSERT INTO landing.moments SELECT ?, CAST(? AS uniqueidentifier), CAST(? AS date), "
+                "CAST(? AS datetime2(6)), CAST(? AS datetimeoffset(6))",
+                *row,
+            )
+
+    def moments(self) -> list[int]:
+        return [number for (number,) in self._rows("SELECT id FROM landing.moments ORDER BY id")]
+
     def stream(
         self, contract: ColumnContract, rows: Sequence[tuple[Any, ...]], *, said: int | None = None
     ) -> RowStream:

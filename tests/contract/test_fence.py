@@ -112,6 +112,24 @@ def test_the_target_lock_lives_as_long_as_its_transaction(adapter: Adapter) -> N
         two.fence.lock_publication(TARGET, 0.1)
 
 
+def test_those_who_share_a_target_keep_out_whoever_wants_it_alone(adapter: Adapter) -> None:
+    one, two, alone = adapter.target("lane 0"), adapter.target("lane 1"), adapter.target("increment")
+    assert one.fence.share_target(TARGET, 0)
+    assert two.fence.share_target(TARGET, 0.1)
+    with alone.transaction():
+        with pytest.raises(PublicationBlocked, match=r"landing\.orders.*lane"):
+            alone.fence.lock_target(TARGET, 0.1)
+        alone.fence.lock_target(TARGET.sibling("other"), 0.1)
+    assert len(alone.fence.target_holders(TARGET)) == 2
+    for lane in (one, two):
+        adapter.end_session(lane)
+    with alone.transaction():
+        alone.fence.lock_target(TARGET, 5)
+        late = adapter.target("lane 2")
+        assert not late.fence.share_target(TARGET, 0.1)
+    assert late.fence.share_target(TARGET, 0.1)
+
+
 def test_a_transaction_lock_outside_a_transaction_is_refused(target: Parts) -> None:
     with pytest.raises(DponeError, match="there is none"):
         target.fence.lock_target(TARGET, 1)

@@ -99,7 +99,7 @@ def announce_the_claim() -> None:
 
 
 def announce_the_write() -> None:
-    _announce(PostgresWriter, "prove_shadow", wait=True)
+    _announce(PostgresWriter, "prove_table", wait=True)
     _announce(ChunkWriter, "_insert_rows", wait=True)
 
 

@@ -16,6 +16,7 @@ import yaml
 
 from dpone_dagster.campaign.errors import ChunkFailed, DponeError
 from dpone_dagster.campaign.receipts import Approval
+from dpone_dagster.engine.complete import complete
 from dpone_dagster.engine.dropbackup import drop_backup
 from dpone_dagster.engine.increment import run_increment
 from dpone_dagster.engine.prepare import Intent
@@ -33,7 +34,10 @@ def campaign(intent: Intent) -> Callable[[Orders, str], object]:
         except ChunkFailed as failed:
             raise DponeError(str(failed.findings)) from failed
         assert not seen.errors, seen.errors
-        finish(orders, run_id=run_id)
+        if orders.spec.direct:
+            complete(orders.spec, orders.connector, run_id)
+        else:
+            finish(orders, run_id=run_id)
 
     return run
 

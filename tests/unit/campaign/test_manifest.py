@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from dpone_dagster.campaign.contract import ColumnOption
+from dpone_dagster.campaign.contract import ColumnContract, ColumnOption
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid, TooManyChunks
 from dpone_dagster.campaign.manifest import manifest_schema, parse_manifest
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import IncrementPolicy, StatePolicy
 
 BACKFILL = "sink.strategy.backfill"
+XMIN = "source.options.xmin_execution"
 LOCK = f"{BACKFILL}.state.require_distributed_lock"
 MINIMAL: dict[str, Any] = {
     "source": {
@@ -41,6 +42,7 @@ MINIMAL: dict[str, Any] = {
     },
 }
 REMOVED = object()
+UNKNOWN = "sink.strategy.unique_ky"
 
 
 def changed(**changes: Any) -> dict[str, Any]:
@@ -170,6 +172,76 @@ def test_without_xmin_there_is_no_handoff() -> None:
     assert parse_manifest(changed(source__options=REMOVED)).to_spec().handoff_id is None
 
 
+# ---------------------------------------------------------------- publication `direct`, which is the default
+
+
+def direct(**changes: Any) -> dict[str, Any]:
+    """The minimal manifest without a publication block, by day and without a key."""
+    chunk = {"column": "day", "from": "2024-01-01", "to": "2024-12-31", "step": "1d"}
+    less = {"source__options": REMOVED, "BACKFILL__publication": REMOVED, "sink__strategy__unique_key": REMOVED}
+    return changed(**{**less, "BACKFILL__inner_mode": "partition_replace", "BACKFILL__chunk": chunk, **changes})
+
+
+def test_without_a_publication_block_chunks_go_straight_into_the_live_table() -> None:
+    spec = parse_manifest(direct()).to_spec()
+    assert (spec.publication.mode, spec.inner_mode, spec.direct) == ("direct", "partition_replace", True)
+    assert (spec.written, spec.unique_key) == (spec.target, ())
+    live = spec.live_slice(spec.plan.chunk(59))
+    assert live is not None
+    assert (live.action, live.column, str(live.chunk)) == ("replace", "day", "[2024-02-29, 2024-03-01)")
+    assert parse_manifest(MINIMAL).to_spec().live_slice(spec.plan.chunk(0)) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "action"),
+    [
+        ("incremental_append", "append"),
+        ("incremental_merge", "merge"),
+        ("replace", "replace"),
+        ("partition_replace", "replace"),
+    ],
+)
+def test_every_inner_mode_says_what_becomes_of_the_slice(mode: str, action: str) -> None:
+    spec = parse_manifest(direct(BACKFILL__inner_mode=mode, sink__strategy__unique_key=["id"])).to_spec()
+    live = spec.live_slice(spec.plan.chunk(0))
+    assert live is not None
+    assert live.action == action
+
+
+def test_a_full_refresh_has_one_chunk() -> None:
+    one = {"column": "id", "kind": "uuid", "buckets": 1}
+    spec = parse_manifest(direct(BACKFILL__inner_mode="full_refresh", BACKFILL__chunk=one)).to_spec()
+    assert (spec.plan.count, spec.inner_mode) == (1, "full_refresh")
+
+
+def test_what_is_loaded_in_another_inner_mode_is_another_campaign() -> None:
+    contract = ColumnContract((), ())
+    hashes = {
+        parse_manifest(direct(BACKFILL__inner_mode=mode)).to_spec().config_hash(contract)
+        for mode in ("incremental_append", "replace", "partition_replace")
+    }
+    assert len(hashes) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "advice"),
+    [
+        ({"BACKFILL__inner_mode": "incremental_merge"}, "sink.strategy.unique_key", "unique_key: [id]"),
+        ({"BACKFILL__inner_mode": "full_refresh"}, f"{BACKFILL}.inner_mode", "`partition_replace`"),
+        ({"BACKFILL__publication": {"retain_backup": True}}, f"{BACKFILL}.publication.retain_backup", "leave it out"),
+        ({"BACKFILL__publication": {"artifact_scope": "campaign"}}, f"{BACKFILL}.publication.artifact_scope", "leave"),
+        ({"source__options": MINIMAL["source"]["options"]}, XMIN, "without a handoff"),
+        ({"sink__strategy__only_new_rows": True}, "sink.strategy.only_new_rows", "only_new_rows: false"),
+        ({"sink__strategy__unique_key": []}, "sink.strategy.unique_key", "unique_key: [id]"),
+        ({"sink__strategy__unique_ky": ["id"], "BACKFILL__inner_mode": "incremental_merge"}, UNKNOWN, "`unique_key`"),
+    ],
+)
+def test_what_does_not_go_with_direct_is_refused(change: dict[str, Any], path: str, advice: str) -> None:
+    finding = only_finding(direct(**change))
+    assert finding.path == path
+    assert advice in finding.advice
+
+
 # ---------------------------------------------------------------- refusals of the publication contract
 
 
@@ -177,7 +249,8 @@ def test_without_xmin_there_is_no_handoff() -> None:
     ("change", "path", "advice"),
     [
         ({"BACKFILL__inner_mode": "incremental_merge"}, f"{BACKFILL}.inner_mode", "inner_mode: incremental_append"),
-        ({"BACKFILL__inner_mode": REMOVED}, f"{BACKFILL}.inner_mode", "inner_mode: incremental_append"),
+        ({"BACKFILL__inner_mode": REMOVED}, f"{BACKFILL}.inner_mode", "`partition_replace`"),
+        ({"BACKFILL__inner_mode": "append"}, f"{BACKFILL}.inner_mode", "`partition_replace`"),
         ({"sink__strategy__only_new_rows": True}, "sink.strategy.only_new_rows", "only_new_rows: false"),
         ({"sink__strategy__unique_key": []}, "sink.strategy.unique_key", "unique_key: [id]"),
         ({"sink__strategy__unique_key": REMOVED}, "sink.strategy.unique_key", "unique_key: [id]"),
@@ -196,8 +269,9 @@ def test_without_xmin_there_is_no_handoff() -> None:
             f"{BACKFILL}.publication.retain_backup",
             "retain_backup: true",
         ),
-        ({"BACKFILL__publication__mode": "direct"}, f"{BACKFILL}.publication.mode", "comes with the direct modes"),
-        ({"BACKFILL__publication": REMOVED}, f"{BACKFILL}.publication", "mode: shadow_swap"),
+        ({"BACKFILL__publication__mode": "rename"}, f"{BACKFILL}.publication.mode", "`mode: shadow_swap`"),
+        ({"BACKFILL__publication__mode": "direct"}, XMIN, "mode: shadow_swap"),
+        ({"BACKFILL__publication": REMOVED}, XMIN, "mode: shadow_swap"),
         ({"BACKFILL__verification": "digest"}, f"{BACKFILL}.verification", "verification: row_count"),
         ({"sink__strategy__mode": "incremental_merge"}, "sink.strategy.mode", "dagster.incremental"),
         ({"source__type": "mysql"}, "source.type", "type: postgres"),
@@ -417,7 +491,8 @@ def test_the_json_schema_knows_every_key_and_its_values() -> None:
         "buckets",
         "immutable",
     }
-    assert definitions["BackfillBlock"]["properties"]["inner_mode"]["const"] == "incremental_append"
+    assert "partition_replace" in definitions["BackfillBlock"]["properties"]["inner_mode"]["enum"]
+    assert definitions["PublicationBlock"]["properties"]["mode"]["default"] == "direct"
     assert "connection_id" in definitions["SourceBlock"]["properties"]
     assert definitions["ColumnBlock"]["properties"]["on_bad_value"]["enum"] == ["fail", "null", None]
     json.dumps(schema)

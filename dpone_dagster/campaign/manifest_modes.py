@@ -1,0 +1,61 @@
+"""What each publication mode asks of the rest of the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.manifest_paths import at, names
+from dpone_dagster.campaign.slices import ACTIONS
+from dpone_dagster.campaign.wording import nearest, shown
+
+_KEY = "sink.strategy.unique_key"
+_BACKFILL = "sink.strategy.backfill"
+_CHUNK = f"{_BACKFILL}.chunk"
+_MODE = f"{_BACKFILL}.publication.mode"
+_XMIN = "source.options.xmin_execution"
+_NAME_A_KEY = "name the not-null columns that identify a row, such as `unique_key: [id]`"
+
+
+def mode_findings(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    """What does not go with the publication mode; nothing where that is no mode at all."""
+    if at(data, "sink.strategy.mode") != "backfill":
+        return
+    mode = at(data, _MODE) or "direct"
+    if mode == "shadow_swap":
+        yield from _shadow_swap(data)
+    elif mode == "direct":
+        yield from _direct(data)
+
+
+def _shadow_swap(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    inner_mode = at(data, f"{_BACKFILL}.inner_mode")
+    if inner_mode in ACTIONS and inner_mode != "incremental_append":
+        advice = "write `inner_mode: incremental_append`: a shadow is empty, and each chunk is appended to it once"
+        yield Finding(f"{_BACKFILL}.inner_mode", f"found {shown(inner_mode)} beside shadow_swap", advice)
+    key, column = names(data, _KEY), at(data, f"{_CHUNK}.column")
+    if _lacks_a_key(data):
+        yield Finding(_KEY, "is missing", _NAME_A_KEY)
+    if key and isinstance(column, str) and column not in key and at(data, f"{_CHUNK}.immutable") is not True:
+        problem = f"{shown(column)} is not part of unique_key [{', '.join(map(shown, key))}]"
+        advice = "chunk by a key column, or write `immutable: true` if a row never changes it (else it may load twice)"
+        yield Finding(f"{_CHUNK}.column", problem, advice)
+
+
+def _direct(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    if at(data, f"{_BACKFILL}.inner_mode") == "incremental_merge" and _lacks_a_key(data):
+        yield Finding(_KEY, "is missing beside incremental_merge", _NAME_A_KEY)
+    if at(data, _XMIN) is not None:
+        advice = "write `publication: {mode: shadow_swap}`; or leave `source.options` out, for a load without a handoff"
+        yield Finding(_XMIN, "binds a handoff to a publication, and `direct` makes none", advice)
+    for name in ("retain_backup", "artifact_scope"):
+        if at(data, f"{_BACKFILL}.publication.{name}") is not None:
+            advice = "leave it out, or write `mode: shadow_swap`"
+            yield Finding(f"{_BACKFILL}.publication.{name}", "has no meaning beside mode `direct`", advice)
+
+
+def _lacks_a_key(data: Mapping[Any, Any]) -> bool:
+    """Whether nothing is said of a key; one that is misspelt is a fault of its own."""
+    strategy = at(data, "sink.strategy")
+    return "unique_key" not in strategy and not any(nearest(str(name), ["unique_key"]) for name in strategy)

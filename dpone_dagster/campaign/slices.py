@@ -1,0 +1,88 @@
+"""What a chunk does to the rows that its range has in the live table: the inner modes of a `direct` campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dpone_dagster.campaign.errors import Finding, ManifestInvalid, UniqueConflict, ValidationBlocked
+from dpone_dagster.campaign.plan import Chunk, ChunkSpec, Plan
+
+PublicationMode = Literal["direct", "shadow_swap"]
+InnerMode = Literal["incremental_append", "incremental_merge", "replace", "partition_replace", "full_refresh"]
+Action = Literal["append", "merge", "replace", "refresh"]
+
+# `replace` and `partition_replace` are two words for one thing: a chunk's range is its partition.
+ACTIONS: Mapping[InnerMode, Action] = {
+    "incremental_append": "append",
+    "incremental_merge": "merge",
+    "replace": "replace",
+    "partition_replace": "replace",
+    "full_refresh": "refresh",
+}
+
+
+def prove_one_chunk(inner_mode: InnerMode, spec: ChunkSpec) -> None:
+    """Only one chunk may empty the table: the next one would take its rows with it.
+
+    Args:
+        inner_mode: Of the campaign.
+        spec: Of its chunks.
+
+    Raises:
+        ManifestInvalid: A `full_refresh` has more chunks.
+    """
+    count = Plan(spec).count
+    if inner_mode == "full_refresh" and count > 1:
+        problem = f"found `full_refresh` with {count} chunks"
+        advice = "write `partition_replace` or `replace`, or make the plan one chunk"
+        raise ManifestInvalid("", findings=[Finding("sink.strategy.backfill.inner_mode", problem, advice)])
+
+
+@dataclass(frozen=True)
+class LiveSlice:
+    """One chunk's place in the live table.
+
+    Attributes:
+        action: `append` adds the chunk's rows. `merge` updates what has their key and adds the rest. `replace` first
+            deletes the range, `refresh` the whole table.
+        chunk: The range.
+        column: The chunk column, by the one name that it has on both sides.
+        allow_empty: Whether a refresh may leave a table empty that was not.
+    """
+
+    action: Action
+    chunk: Chunk
+    column: str
+    allow_empty: bool = False
+
+    def prove_not_emptied(self, table: object, deleted: int, rows: int) -> None:
+        """A refresh has not emptied the table by an accident of its source.
+
+        Args:
+            table: The live table.
+            deleted: Rows that were deleted.
+            rows: Rows that were written.
+
+        Raises:
+            ValidationBlocked: It has.
+        """
+        if self.action == "refresh" and deleted and not rows and not self.allow_empty:
+            raise ValidationBlocked(
+                f"the source was empty and {table} is not",
+                next_step="Look why the source was empty; or set `allow_empty: true`, with a new `backfill_id`.",
+            )
+
+    def conflict(self, table: object, problem: str) -> UniqueConflict:
+        """The error where a unique index of the live table is in the way of a row.
+
+        Args:
+            table: The live table.
+            problem: What the server said, without values.
+        """
+        return UniqueConflict(
+            f"a row of chunk {self.chunk.index} breaks a unique index of {table}: {problem}",
+            next_step="Rows outside the chunk have its keys: remove them, then `dpone backfill resume MANIFEST`; or "
+            "load by `inner_mode: incremental_merge` with a new `backfill_id`.",
+        )
