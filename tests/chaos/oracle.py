@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator
 
@@ -15,6 +14,7 @@ from dpone_dagster.ports.target import Target
 from tests.chaos.ground import OLD
 from tests.mssql_orders import MssqlOrders
 from tests.orders import Orders
+from tests.waiting import promised, within
 
 SECONDS_TO_LEAVE = 15
 _OF_POSTGRES = (
@@ -37,11 +37,13 @@ def live_is_whole(orders: Orders) -> Iterator[str]:
 
 def nothing_is_left(orders: Orders, groups: list[int]) -> Iterator[str]:
     """No session on either server and no process, a few seconds after the last one was told to stop or killed."""
-    deadline = time.monotonic() + SECONDS_TO_LEAVE
-    while (left := _sessions(orders) + _processes(groups)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    if left:
+    if not within(promised(SECONDS_TO_LEAVE), lambda: not _left(orders, groups)):
+        left = _left(orders, groups)
         yield f"left after {SECONDS_TO_LEAVE} s: {', '.join(left)}"
+
+
+def _left(orders: Orders, groups: list[int]) -> list[str]:
+    return _sessions(orders) + _processes(groups)
 
 
 def _sessions(orders: Orders) -> list[str]:

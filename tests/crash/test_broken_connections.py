@@ -45,7 +45,7 @@ def test_a_chunk_is_read_again_only_if_its_receipt_is_not_there(
     prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
     faults = {"DPONE_ALLOW_FAULTS": "1", "DPONE_FAULT": f"{point}:{LOST}=drop"}
     command = [sys.executable, "-c", LANE, type(orders).__name__, orders.source_url, orders.target_url]
-    subprocess.run([*command, str(orders.write(tmp_path))], env={**os.environ, **faults}, check=True, timeout=180)
+    subprocess.run([*command, str(orders.write(tmp_path))], env={**os.environ, **faults}, check=True, timeout=600)
 
     target = orders.connector.target("test")
     chunks = target.ledger.chunks(orders.spec.run_key, ChunkSelection.all(CHUNKS))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from dagster import AssetKey, DagsterInstance, Definitions, StaticPartitionsDefinition
+from dagster import AssetKey, DagsterInstance, Definitions, OpDefinition, StaticPartitionsDefinition
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 from dagster._core.storage.tags import MAX_RETRIES_TAG, RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
@@ -107,6 +107,21 @@ def test_lanes_of_a_campaign_share_one_pool(folder: Path, manifest: dict[str, An
     pools = {node.name: node.pool for node in job.all_node_defs if hasattr(node, "pool")}
     assert pools["orders_lane"] == "dpone_orders"
     assert pools["orders_prepare"] is None
+
+
+def test_every_step_is_tried_again_three_times_at_most(folder: Path, manifest: dict[str, Any]) -> None:
+    manifest["dagster"] = {"incremental": {"cron": "30 5 * * *"}}
+    write(folder, "orders", manifest)
+    defs = build_defs({}, folder)
+    ops = [
+        node
+        for job in ("orders_campaign", "orders_increment")
+        for node in defs.resolve_job_def(job).all_node_defs
+        if isinstance(node, OpDefinition)
+    ]
+    assert len(ops) == 7
+    assert {node.retry_policy.max_retries for node in ops if node.retry_policy} == {3}
+    assert all(node.retry_policy for node in ops), [node.name for node in ops if not node.retry_policy]
 
 
 def test_campaigns_stand_side_by_side(folder: Path, manifest: dict[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""A lane's own retries: at most three tries a chunk that count as one. (A run's: tests/dagster/test_definitions.py.)"""
+"""What is tried again by itself: a chunk at most three times, as one; a publication ten times.
+
+What Dagster tries again: tests/dagster/test_definitions.py. What is connected again: test_connecting.py.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from dpone_dagster.campaign.errors import CountMismatch, DponeError, TransientFailure
+from dpone_dagster.campaign.errors import CountMismatch, DponeError, PublicationBlocked, TransientFailure
 from dpone_dagster.campaign.ledger import ChunkState
 from dpone_dagster.campaign.selection import EVERY_CHUNK
+from dpone_dagster.engine import publish as publishing
 from dpone_dagster.engine.sessions import target_session
+from dpone_dagster.engine.validate import validate
 from dpone_dagster.postgres.source import PostgresSource
 from tests.engine.campaign import Seen, lane, load
 from tests.orders import Orders
@@ -77,3 +82,29 @@ def test_what_cannot_pass_is_tried_once(orders: Orders, failing: Callable[[type[
         load(orders)
     assert reads.count(CHUNK) == 1
     assert chunk(orders) == (ChunkState.FAILED, 1, "COUNT_MISMATCH")
+
+
+@pytest.mark.parametrize(("blocked", "published"), [(9, True), (10, False)])
+def test_a_publication_is_tried_ten_times(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch, blocked: int, published: bool
+) -> None:
+    swap, swaps = publishing._swap, []
+
+    def in_the_way(*values: Any) -> Any:
+        swaps.append(1)
+        if len(swaps) <= blocked:
+            raise PublicationBlocked("somebody reads landing.orders")
+        return swap(*values)
+
+    load(orders)
+    assert validate(orders.spec, orders.connector, "run-1").passed
+    before = orders.target_rows()
+    monkeypatch.setattr(publishing, "_BACKOFF_SECONDS", (0.0,))
+    monkeypatch.setattr(publishing, "_swap", in_the_way)
+    if published:
+        publishing.publish(orders.spec, orders.connector, "run-1")
+    else:
+        with pytest.raises(PublicationBlocked, match="somebody reads"):
+            publishing.publish(orders.spec, orders.connector, "run-1")
+    assert len(swaps) == 10
+    assert orders.target_rows() == (orders.source_rows() if published else before)

@@ -123,7 +123,7 @@ def _start_stand_in() -> MssqlServer:
     # Not captured: the server keeps its parent's pipes open for as long as it lives.
     with (home / "start.log").open("w+b") as log:
         subprocess.run(
-            [STAND_IN, folder, str(_free_port()), str(port)], check=True, stdout=log, stderr=log, timeout=120
+            [STAND_IN, folder, str(_free_port()), str(port)], check=True, stdout=log, stderr=log, timeout=600
         )
         log.seek(0)
         said = log.read().decode()
