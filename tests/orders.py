@@ -17,6 +17,7 @@ from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.connections import Connections
 from dpone_dagster.ports.target import Connector
 from dpone_dagster.wiring import open_connector
+from tests.waiting import PATIENCE_SECONDS, within
 
 COLUMNS = """
     id uuid NOT NULL,
@@ -74,6 +75,14 @@ class Orders:
     def on_target(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         return _run(self.target_url, statement, parameters)
 
+    def source_counters(self, query: str) -> list[tuple[Any, ...]]:
+        """A look into `pg_stat_*`, once all that was done here before is counted."""
+        return _counters(self.source_url, query)
+
+    def target_counters(self, query: str) -> list[tuple[Any, ...]]:
+        """The same on the target."""
+        return _counters(self.target_url, query)
+
     def source_rows(self) -> list[tuple[Any, ...]]:
         return self.on_source("SELECT * FROM public.orders ORDER BY id")
 
@@ -115,6 +124,16 @@ def _run(url: str, statement: str, parameters: tuple[object, ...]) -> list[tuple
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(statement, parameters or None)
         return cursor.fetchall() if cursor.description else []
+
+
+def _counters(url: str, query: str) -> list[tuple[Any, ...]]:
+    # A session adds what it did to the counters as its last act, after its client has gone on.
+    others = (
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    assert within(PATIENCE_SECONDS, lambda: _run(url, others, ()) == [(0,)])
+    return _run(url, query, ())
 
 
 def make_orders(source_url: str, target_url: str, *, rows: int, chunks: int = 8, lanes: int = 2) -> Orders:

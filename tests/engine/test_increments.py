@@ -246,15 +246,15 @@ def test_an_increment_without_changes_is_one_scan_of_the_source_and_no_write_to_
     user_writes = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_user_tables WHERE schemaname = 'landing'"
     catalog_writes = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del) FROM pg_stat_sys_tables WHERE relname = 'pg_class'"
     scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'orders'"
-    before = [orders.on_target(user_writes), orders.on_target(catalog_writes)]
-    ((read,),) = orders.on_source(scans)
+    before = [orders.target_counters(user_writes), orders.target_counters(catalog_writes)]
+    ((read,),) = orders.source_counters(scans)
     revision = orders.on_target(CHECKPOINT)[0][1]
 
     done = increment(orders, "quiet")
 
     assert (written(done), done.rows_read, done.compared) == ((0, 0, 0), 0, None)
-    assert [orders.on_target(user_writes), orders.on_target(catalog_writes)] == before
-    assert orders.on_source(scans) == [(read + 1,)]
+    assert [orders.target_counters(user_writes), orders.target_counters(catalog_writes)] == before
+    assert orders.source_counters(scans) == [(read + 1,)]
     assert orders.on_target(CHECKPOINT)[0][1] == revision + 1
 
 
