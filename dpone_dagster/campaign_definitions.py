@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dagster import AssetKey, AssetsDefinition, Definitions
@@ -12,13 +14,17 @@ from dpone_dagster.assets.incremental import build_incremental
 from dpone_dagster.assets.names import asset_key
 from dpone_dagster.assets.publication import build_published_target, build_validated_shadow, build_xmin_handoff
 from dpone_dagster.assets.shadow import build_shadow
-from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
+from dpone_dagster.campaign.spec import CampaignSpec, IncrementPolicy, RouteSpec
 from dpone_dagster.jobs import campaign_job, executor_for, increment_job
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
+from dpone_dagster.resources.notifier import NOTIFIER_NAME, DponeNotifier
 from dpone_dagster.schedules import increment_schedule
+from dpone_dagster.sensors.alerts import alerts_sensor
 from dpone_dagster.sensors.first_increment import first_increment_sensor
+from dpone_dagster.sensors.run_failures import run_failures_sensor
 
 _CONNECTIONS = DponeConnections()
+_NOTIFIER = DponeNotifier()
 
 
 def build_manifest(spec: RouteSpec, manifest_path: Path, connections: DponeConnections = _CONNECTIONS) -> Definitions:
@@ -89,4 +95,29 @@ def build_increments(spec: RouteSpec, handoff: AssetKey | None, connections: Dpo
         schedules=[due] if due else [],
         sensors=[first_increment_sensor(spec, after, job)] if after else [],
         resources={RESOURCE_NAME: connections},
+    )
+
+
+def build_alerts(
+    specs: Sequence[RouteSpec],
+    connections: DponeConnections = _CONNECTIONS,
+    notifier: DponeNotifier = _NOTIFIER,
+) -> Definitions:
+    """The sensors that tell people, once a project; none without manifests.
+
+    Args:
+        specs: All manifests of the project.
+        connections: Opens connections when a sensor looks.
+        notifier: Tells people.
+    """
+    apart = {spec.handoff_id for spec in specs if not isinstance(spec, CampaignSpec)}
+    scheduled = [
+        replace(spec, increment=IncrementPolicy())
+        if isinstance(spec, CampaignSpec) and (spec.handoff_id is None or spec.handoff_id in apart)
+        else spec
+        for spec in specs
+    ]
+    return Definitions(
+        sensors=[alerts_sensor(scheduled), run_failures_sensor(specs)] if specs else [],
+        resources={RESOURCE_NAME: connections, NOTIFIER_NAME: notifier},
     )

@@ -12,7 +12,7 @@ from dpone_dagster.assets.names import asset_key
 from dpone_dagster.campaign.errors import DponeError, Finding, ManifestInvalid
 from dpone_dagster.campaign.handoffs import handoff_findings
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
-from dpone_dagster.campaign_definitions import build_campaign, build_increments, build_initial_load
+from dpone_dagster.campaign_definitions import build_alerts, build_campaign, build_increments, build_initial_load
 from dpone_dagster.jobs import executor_for
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
 from dpone_dagster.settings import load_route, manifest_paths, project_root
@@ -34,7 +34,7 @@ def build_defs(environ: Mapping[str, str], root: Path, connections: DponeConnect
     # Partition backfills run under this executor; jobs bring the same with their own lanes.
     executor = executor_for([spec for _, spec in found], environ)
     shared = Definitions(executor=executor, resources={RESOURCE_NAME: opener})
-    return Definitions.merge(shared, *_parts(found, opener))
+    return Definitions.merge(shared, *_parts(found, opener), build_alerts([spec for _, spec in found], opener))
 
 
 def _parts(found: list[tuple[Path, RouteSpec]], opener: DponeConnections) -> Iterator[Definitions]:

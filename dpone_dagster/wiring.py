@@ -7,6 +7,7 @@ import os
 from dpone_dagster import faultpoints
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.connections import Connections
+from dpone_dagster.ports.channel import Channel
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
 
@@ -61,3 +62,10 @@ def open_connector(spec: RouteSpec, connections: Connections) -> Connector:
     """
     faultpoints.arm(os.environ)
     return _CampaignConnector(spec, connections)
+
+
+def open_channels() -> list[Channel]:
+    """The channels by which people are told, by this process's environment. Connects to none."""
+    from dpone_dagster.notify.environment import channels_of
+
+    return channels_of(os.environ)

@@ -6,7 +6,8 @@ Exit codes: 0 done; 1 ran and did not succeed; 2 refused before anything was tou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -516,6 +517,20 @@ class UniqueConflict(DponeError):
     )
 
 
+class NotificationFailed(DponeError):
+    """An alert could not be sent by a channel; it is kept, and sent again with the next tick."""
+
+    code = "NOTIFICATION_FAILED"
+    next_step = "Check the channel's server and its DPONE_NOTIFY_ variable; nothing is lost meanwhile."
+
+
+class WatchFailed(DponeError):
+    """A database could not be looked at, so nothing is known of its campaigns; the others were looked at."""
+
+    code = "WATCH_FAILED"
+    next_step = "Check the named connections; alerts go on by themselves."
+
+
 class StoppedByPeer(DponeError):
     """A chunk failed elsewhere in this campaign, so this lane claims no more."""
 
@@ -529,3 +544,20 @@ class Interrupted(DponeError):
     code = "INTERRUPTED"
     exit_code = 130
     next_step = "`dpone backfill resume MANIFEST`."
+
+
+def next_step_of(code: str) -> str | None:
+    """What to do about an error that only its code is known of; None for a code that is none of ours.
+
+    Args:
+        code: Such as `CHUNK_FAILED`.
+    """
+    return _next_steps().get(code)
+
+
+@functools.cache
+def _next_steps() -> Mapping[str, str]:
+    kinds = [DponeError]
+    for kind in kinds:  # grows while it is walked through
+        kinds += kind.__subclasses__()
+    return {kind.code: kind.next_step for kind in kinds if "code" in vars(kind)}

@@ -10,6 +10,7 @@ from dpone_dagster.campaign.manifest import (
     Block,
     CampaignId,
     Connected,
+    IncrementAlertsBlock,
     IncrementBlock,
     Name,
     Owner,
@@ -19,7 +20,7 @@ from dpone_dagster.campaign.manifest import (
     TagKey,
     TagValue,
 )
-from dpone_dagster.campaign.spec import IncrementPolicy, RouteSpec, StatePolicy
+from dpone_dagster.campaign.spec import AlertPolicy, IncrementPolicy, RouteSpec, StatePolicy
 
 
 class IncrementXminBlock(Block):
@@ -70,6 +71,7 @@ class IncrementHostBlock(Block):
     """What belongs to the host."""
 
     incremental: IncrementBlock = Field(default_factory=IncrementBlock)
+    alerts: IncrementAlertsBlock = Field(default_factory=IncrementAlertsBlock)
     owners: list[Owner] = Field(default_factory=list)
     tags: dict[TagKey, TagValue] = Field(default_factory=dict)
 
@@ -102,6 +104,7 @@ class IncrementManifest(Block):
             allow_empty=self.sink.strategy.allow_empty,
             handoff_id=self.source.options.xmin_execution.handoff_id,
             increment=IncrementPolicy(**self.dagster.incremental.model_dump()),
+            alerts=AlertPolicy(**self.dagster.alerts.model_dump()),
             owners=tuple(self.dagster.owners),
             tags=self.dagster.tags,
         )

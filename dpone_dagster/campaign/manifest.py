@@ -39,6 +39,7 @@ from dpone_dagster.campaign.plan import ChunkKind, ChunkSpec, Plan, infer_kind
 from dpone_dagster.campaign.slices import InnerMode, PublicationMode, prove_one_chunk
 from dpone_dagster.campaign.spec import (
     HARD_CHUNK_LIMIT,
+    AlertPolicy,
     CampaignSpec,
     IncrementPolicy,
     PublicationPolicy,
@@ -271,6 +272,30 @@ class MappingBlock(Block):
     )
 
 
+class IncrementAlertsBlock(Block):
+    """When somebody is told of the increments; null for never."""
+
+    increment_within_minutes: int | None = Field(
+        default=60,
+        ge=1,
+        description="From when an increment was due by its crons to when it is committed; null: never.",
+    )
+
+
+class AlertsBlock(IncrementAlertsBlock):
+    """When somebody is told; an expired lease and a blocked campaign are always."""
+
+    stalled_after_minutes: int | None = Field(
+        default=10, ge=1, description="Without a claim, commit or failure of a chunk while chunks run; null: never."
+    )
+    load_within_hours: float | None = Field(
+        default=None, gt=0, description="The objective from the first claim to the last commit; none if left out."
+    )
+    handoff_within_minutes: int | None = Field(
+        default=10, ge=1, description="From the publication to its handoff; null: never."
+    )
+
+
 class DagsterBlock(Block):
     """What belongs to the host."""
 
@@ -279,6 +304,7 @@ class DagsterBlock(Block):
     mapping: MappingBlock = Field(default_factory=MappingBlock)
     automate: bool = Field(default=False, description="Validate, publish and hand over as soon as all is loaded.")
     incremental: IncrementBlock = Field(default_factory=IncrementBlock)
+    alerts: AlertsBlock = Field(default_factory=AlertsBlock)
     owners: list[Owner] = Field(default_factory=list)
     tags: dict[TagKey, TagValue] = Field(default_factory=dict)
 
@@ -356,6 +382,7 @@ class Manifest(Block):
             allow_empty=backfill.allow_empty,
             handoff_id=xmin.handoff_id if xmin else None,
             increment=IncrementPolicy(**host.incremental.model_dump()),
+            alerts=AlertPolicy(**host.alerts.model_dump()),
             owners=tuple(host.owners),
             tags=host.tags,
         )

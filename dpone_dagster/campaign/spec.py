@@ -67,6 +67,23 @@ class IncrementPolicy:
         return self.reconcile_deletes == "always" or self.reconcile_cron is not None
 
 
+@dataclass(frozen=True)
+class AlertPolicy:
+    """When somebody is told; None for never.
+
+    Attributes:
+        stalled_after_minutes: Without a move of any chunk while chunks run.
+        load_within_hours: From the first claim to the last commit; what is forecast to take longer is late.
+        handoff_within_minutes: From the publication to its handoff.
+        increment_within_minutes: From when an increment was due by its crons to when it is committed.
+    """
+
+    stalled_after_minutes: int | None = 10
+    load_within_hours: float | None = None
+    handoff_within_minutes: int | None = 10
+    increment_within_minutes: int | None = 60
+
+
 @dataclass(frozen=True, kw_only=True)
 class RouteSpec:
     """One source table and one target table, and how increments keep the one like the other. Holds no secret.
@@ -87,6 +104,7 @@ class RouteSpec:
     allow_empty: bool = False
     handoff_id: str | None = None
     increment: IncrementPolicy = field(default_factory=IncrementPolicy)
+    alerts: AlertPolicy = field(default_factory=AlertPolicy)
     owners: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
 

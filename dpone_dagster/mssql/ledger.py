@@ -27,6 +27,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
 from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
+from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
 from dpone_dagster.mssql import provisioning
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted
@@ -35,6 +36,8 @@ from dpone_dagster.mssql.statevalues import read, stored
 
 _CHUNKS_A_STATEMENT = 2_000
 _ALL = 2**31 - 1
+# A look at very many chunks is slow, and no fault; Dagster gives a sensor's tick a minute.
+_WATCH_SECONDS = 30
 
 
 class MssqlLedger:
@@ -200,6 +203,14 @@ class MssqlLedger:
         rows = int(row.pop("rows_loaded"))
         busy = float(row.pop("busy_seconds"))
         return Progress(**row, rows_extracted=rows, rows_loaded=rows, busy_seconds=busy, wall_seconds=max(wall, 0.0))
+
+    def vitals(self, watched: Sequence[Watched]) -> list[Vitals]:
+        """What the state tables say of each, in one statement however many there are; in the order given."""
+        asked = json.dumps([[each.run_key, str(each.target), place] for place, each in enumerate(watched)])
+        loadable = tuple(map(str, LOADABLE))
+        query = self._filled("vitals", loadable=_marks(loadable))
+        rows = self._session.records(query, asked, *loadable, seconds=_WATCH_SECONDS)
+        return [vitals_of(read(row)) for row in rows]
 
     def chunks(
         self, run_key: str, selection: ChunkSelection, *, only: Sequence[str] = (), limit: int | None = None

@@ -138,6 +138,54 @@ FROM (
         ON o.run_key = ? AND o.chunk_index >= r.[start] AND o.chunk_index < r.[stop]
 ) AS c
 
+-- name: vitals
+-- One statement for all that is watched. Chunks are counted only where they may still move, and audit rows are read only
+-- where a publication is due. What comes from JSON bears the database's collation, the state tables their own.
+SELECT /* dpone:vitals */
+    SYSUTCDATETIME() AS now_at, g.phase, g.updated_at AS phase_at,
+    CASE WHEN g.phase = N'blocked' THEN g.validation END AS validation,
+    n.*, r.refused_at, r.refused_code,
+    h.head, h.receipt_id, h.handoff_id, h.published_at, k.updated_at AS loaded_at
+FROM (
+    SELECT j.run_key COLLATE Latin1_General_BIN2 AS run_key, j.target COLLATE Latin1_General_BIN2 AS target, j.place
+    FROM OPENJSON(CAST(? AS nvarchar(max)))
+        WITH (run_key nvarchar(64) '$[0]', target nvarchar(260) '$[1]', place int '$[2]') AS j
+) AS w
+LEFT JOIN {schema}.__dpone__backfill_campaigns AS g ON g.run_key = w.run_key
+OUTER APPLY (
+    SELECT COUNT(*) AS counted,
+        COALESCE(SUM(CASE WHEN c.state = N'pending' THEN 1 ELSE 0 END), 0) AS pending,
+        COALESCE(SUM(CASE WHEN c.state = N'running' AND c.expired = 0 THEN 1 ELSE 0 END), 0) AS running,
+        COALESCE(SUM(CASE WHEN c.state = N'committed' THEN 1 ELSE 0 END), 0) AS committed,
+        COALESCE(SUM(CASE WHEN c.state = N'failed' THEN 1 ELSE 0 END), 0) AS failed,
+        COALESCE(SUM(CASE WHEN c.state = N'lease_expired' OR c.state = N'running' AND c.expired = 1 THEN 1 ELSE 0 END), 0)
+            AS lease_expired,
+        COALESCE(SUM(CASE WHEN c.state = N'committed' THEN c.[rows] ELSE 0 END), 0) AS rows_loaded,
+        COALESCE(SUM(CASE WHEN c.state = N'committed' THEN c.seconds ELSE 0 END), 0) AS busy_seconds,
+        MIN(c.started_at) AS started_at, MAX(c.started_at) AS claimed_at, MAX(c.finished_at) AS finished_at,
+        MAX(CASE WHEN c.state = N'committed' THEN c.finished_at END) AS committed_at,
+        MIN(CASE WHEN c.state = N'running' AND c.expired = 1 THEN c.lease_expires_at END) AS lapsed_at
+    FROM (
+        SELECT o.state, o.[rows], o.seconds, o.started_at, o.finished_at, o.lease_expires_at,
+               CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS expired
+        FROM {schema}.__dpone__backfill_chunks AS o
+        WHERE o.run_key = g.run_key AND g.phase IN ({loadable})
+    ) AS c
+) AS n
+OUTER APPLY (
+    SELECT TOP (1) MIN(s.recorded_at) OVER () AS refused_at, JSON_VALUE(s.facts, '$.code') AS refused_code
+    FROM {schema}.__dpone__loads AS l JOIN {schema}.__dpone__load_steps AS s ON s.load_id = l.load_id
+    WHERE g.phase = N'validated' AND l.dataset = g.dataset AND l.kind = N'campaign' AND s.step = N'publish'
+      AND s.status = N'failed' AND s.recorded_at >= g.updated_at AND JSON_VALUE(s.facts, '$.code') <> N'INTERRUPTED'
+    ORDER BY s.step_id DESC
+) AS r
+OUTER APPLY (
+    SELECT TOP (1) p.head, p.receipt_id, p.handoff_id, p.published_at, p.generation
+    FROM {schema}.__dpone__publications AS p WHERE p.target = w.target ORDER BY p.sequence DESC
+) AS h
+LEFT JOIN {schema}.__dpone__xmin_checkpoints AS k ON k.target = w.target AND k.generation = h.generation
+ORDER BY w.place
+
 -- name: chunks
 SELECT /* dpone:chunks */ TOP (?) c.* FROM (
     SELECT o.*, CAST(CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS bit) AS expired

@@ -12,6 +12,7 @@ from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
 from dpone_dagster.campaign.selection import ChunkSelection
+from dpone_dagster.campaign.vitals import Vitals, Watched
 
 
 class Ledger(Protocol):
@@ -92,6 +93,10 @@ class Ledger(Protocol):
 
     def progress(self, run_key: str, selection: ChunkSelection | None = None) -> Progress:
         """Counters, aggregated by the server."""
+        ...
+
+    def vitals(self, watched: Sequence[Watched]) -> list[Vitals]:
+        """What the state tables say of each, in one statement however many there are; in the order given."""
         ...
 
     def chunks(

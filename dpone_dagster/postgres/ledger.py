@@ -28,6 +28,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
 from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
+from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
 from dpone_dagster.postgres import provisioning
 from dpone_dagster.postgres.queries import statement
 from dpone_dagster.postgres.session import Session, translated
@@ -176,6 +177,16 @@ class PostgresLedger:
             raise DponeError("the server returned no counters")
         rows = row.pop("rows")
         return Progress(**row, rows_extracted=rows, rows_loaded=rows)
+
+    def vitals(self, watched: Sequence[Watched]) -> list[Vitals]:
+        """What the state tables say of each, in one statement however many there are; in the order given."""
+        rows = self._statements.rows(
+            "vitals",
+            run_keys=[each.run_key for each in watched],
+            targets=[str(each.target) for each in watched],
+            loadable=[str(phase) for phase in LOADABLE],
+        )
+        return [vitals_of(row) for row in rows]
 
     def chunks(
         self, run_key: str, selection: ChunkSelection, *, only: Sequence[str] = (), limit: int | None = None

@@ -160,6 +160,48 @@ FROM (
     ) AS c
 ) AS chunk
 
+-- name: vitals
+-- One statement for all that is watched. Chunks are counted only where they may still move, and audit rows are read only
+-- where a publication is due: both conditions are of the row outside, so the server looks at nothing else.
+SELECT /* dpone:vitals */
+    statement_timestamp() AS now_at, g.phase, g.updated_at AS phase_at,
+    CASE WHEN g.phase = 'blocked' THEN g.validation END AS validation,
+    n.*, r.refused_at, r.refused_code,
+    h.head, h.receipt_id, h.handoff_id, h.published_at, k.updated_at AS loaded_at
+FROM unnest(%(run_keys)s::text[], %(targets)s::text[]) WITH ORDINALITY AS w (run_key, target, place)
+LEFT JOIN {schema}.__dpone__backfill_campaigns AS g ON g.run_key = w.run_key
+LEFT JOIN LATERAL (
+    SELECT count(*) AS counted,
+        count(*) FILTER (WHERE state = 'pending') AS pending,
+        count(*) FILTER (WHERE state = 'running' AND NOT expired) AS running,
+        count(*) FILTER (WHERE state = 'committed') AS committed,
+        count(*) FILTER (WHERE state = 'failed') AS failed,
+        count(*) FILTER (WHERE state = 'lease_expired' OR state = 'running' AND expired) AS lease_expired,
+        coalesce(sum(rows) FILTER (WHERE state = 'committed'), 0)::bigint AS rows_loaded,
+        coalesce(sum(seconds) FILTER (WHERE state = 'committed'), 0) AS busy_seconds,
+        min(started_at) AS started_at, max(started_at) AS claimed_at, max(finished_at) AS finished_at,
+        max(finished_at) FILTER (WHERE state = 'committed') AS committed_at,
+        min(lease_expires_at) FILTER (WHERE state = 'running' AND expired) AS lapsed_at
+    FROM (
+        SELECT o.*, o.lease_expires_at <= statement_timestamp() AS expired
+        FROM {schema}.__dpone__backfill_chunks AS o
+        WHERE o.run_key = g.run_key AND g.phase = ANY (%(loadable)s)
+    ) AS chunk
+) AS n ON true
+LEFT JOIN LATERAL (
+    SELECT min(s.recorded_at) OVER () AS refused_at, s.facts ->> 'code' AS refused_code
+    FROM {schema}.__dpone__loads AS l JOIN {schema}.__dpone__load_steps AS s ON s.load_id = l.load_id
+    WHERE g.phase = 'validated' AND l.dataset = g.dataset AND l.kind = 'campaign' AND s.step = 'publish'
+      AND s.status = 'failed' AND s.recorded_at >= g.updated_at AND s.facts ->> 'code' <> 'INTERRUPTED'
+    ORDER BY s.step_id DESC LIMIT 1
+) AS r ON true
+LEFT JOIN LATERAL (
+    SELECT p.head, p.receipt_id, p.handoff_id, p.published_at, p.generation
+    FROM {schema}.__dpone__publications AS p WHERE p.target = w.target ORDER BY p.sequence DESC LIMIT 1
+) AS h ON true
+LEFT JOIN {schema}.__dpone__xmin_checkpoints AS k ON k.target = w.target AND k.generation = h.generation
+ORDER BY w.place
+
 -- name: chunks
 SELECT /* dpone:chunks */ * FROM (
     SELECT c.*, c.lease_expires_at <= clock_timestamp() AS expired

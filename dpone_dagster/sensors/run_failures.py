@@ -1,0 +1,221 @@
+"""Tells people of runs that failed or were stopped: with the failed chunk, its error code and what to do.
+
+Dagster's own run status sensors go on behind a run whose message failed, and would lose it. So this one reads the same
+events with a cursor of its own, which only moves with what was kept or sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import cast
+
+from dagster import (
+    DagsterEventType,
+    DagsterInstance,
+    DagsterRun,
+    DefaultSensorStatus,
+    RunsFilter,
+    RunStatusChangeRecordsFilter,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SkipReason,
+    sensor,
+)
+from dagster._core.event_api import RunStatusChangeEventType
+from dagster._core.storage.tags import WILL_RETRY_TAG
+from pydantic import TypeAdapter, ValidationError
+
+from dpone_dagster.assets.names import campaign_job_name, increment_job_name
+from dpone_dagster.campaign.alerts import Alert, Watch
+from dpone_dagster.campaign.errors import DponeError, next_step_of
+from dpone_dagster.campaign.ledger import ChunkRecord
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
+from dpone_dagster.engine.inspect import CampaignStatus, status
+from dpone_dagster.engine.notify import notify
+from dpone_dagster.resources.connections import DponeConnections
+from dpone_dagster.resources.notifier import DponeNotifier
+from dpone_dagster.sensors.ticks import end_tick
+
+RUN_FAILURES_NAME = "dpone_run_failures"
+_RUNS_A_TICK = 25
+_SHOWN = 3
+_LONGEST = 300
+_WORDS = {DagsterEventType.RUN_FAILURE: "run_failed", DagsterEventType.RUN_CANCELED: "run_canceled"}
+
+
+@dataclass(frozen=True)
+class _Position:
+    """The cursor: up to which event of each kind was read, and what is unsent."""
+
+    after: Mapping[str, int] = field(default_factory=dict)
+    watch: Watch = field(default_factory=Watch)
+
+
+_CURSOR = TypeAdapter(_Position)
+
+
+def run_failures_sensor(specs: Sequence[RouteSpec]) -> SensorDefinition:
+    """One alert a run of this project's campaigns and increments that failed or was stopped.
+
+    Args:
+        specs: All manifests of the project.
+    """
+
+    @sensor(
+        name=RUN_FAILURES_NAME,
+        minimum_interval_seconds=30,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Tells people of failed and stopped runs, with chunk, error code and next step.",
+    )
+    def failed_runs(
+        context: SensorEvaluationContext, dpone_connections: DponeConnections, dpone_notifier: DponeNotifier
+    ) -> SkipReason:
+        before = _position(context)
+        if before is None:
+            return SkipReason("runs that end from now on are told of")
+        reporter, channels, after = _Reporter(context, specs, dpone_connections), dpone_notifier.channels(), before
+        for kind, word in _WORDS.items():
+            runs, last = _ended(context.instance, kind, before.after[kind.value])
+            alerts = [alert for at, run in runs for alert in reporter.alerts(run, word, at)]
+            watch = after.watch.telling(alerts, [channel.name for channel in channels])
+            after = _Position({**after.after, kind.value: last}, watch)
+        watch, unsent = notify(after.watch, channels)
+        after = _Position(after.after, watch)
+        return end_tick(context, watch, _CURSOR.dump_json(after).decode(), moved=after != before, unsent=unsent)
+
+    return failed_runs
+
+
+def _position(context: SensorEvaluationContext) -> _Position | None:
+    """Where the tick before stopped; None at the first one, which only takes its place behind all there is."""
+    if context.cursor is not None:
+        try:
+            return _CURSOR.validate_json(context.cursor)
+        except ValidationError:
+            context.log.warning("the cursor cannot be read; starting anew")
+    last: dict[str, int] = {}
+    for kind in _WORDS:
+        newest = context.instance.fetch_run_status_changes(kind, limit=1).records
+        last[kind.value] = newest[0].storage_id if newest else 0
+    context.update_cursor(_CURSOR.dump_json(_Position(last)).decode())
+    return None
+
+
+def _ended(
+    instance: DagsterInstance, kind: DagsterEventType, after: int
+) -> tuple[list[tuple[datetime, DagsterRun]], int]:
+    """Runs that ended this way, oldest first; and the last event that was read."""
+    asked = RunStatusChangeRecordsFilter(cast("RunStatusChangeEventType", kind), after_storage_id=after)
+    records = instance.fetch_run_status_changes(asked, limit=_RUNS_A_TICK, ascending=True).records
+    ids = [record.event_log_entry.run_id for record in records]
+    runs = {run.run_id: run for run in instance.get_runs(RunsFilter(run_ids=ids))} if ids else {}
+    found = [
+        (datetime.fromtimestamp(record.timestamp, UTC), runs[record.event_log_entry.run_id])
+        for record in records
+        if record.event_log_entry.run_id in runs
+    ]
+    return found, records[-1].storage_id if records else after
+
+
+@dataclass
+class _Reporter:
+    """Makes the alerts of one tick; looks at each campaign once."""
+
+    context: SensorEvaluationContext
+    specs: Sequence[RouteSpec]
+    connections: DponeConnections
+    seen: dict[str, CampaignStatus | DponeError] = field(default_factory=dict)
+
+    def alerts(self, run: DagsterRun, word: str, at: datetime) -> Iterator[Alert]:
+        """One for each dataset that the run works on."""
+        if not _is_ours(self.context, run):
+            return
+        for spec in self.specs:
+            if _works_on(run, spec):
+                problem, next_step = self._told(spec, run, word)
+                yield Alert(
+                    "reported", run.run_id, spec.dataset, word, problem, next_step, "docs/runbook.md", since=at, at=at
+                )
+
+    def _told(self, spec: RouteSpec, run: DagsterRun, word: str) -> tuple[str, str]:
+        what = f"{run.job_name} run {run.run_id} {'failed' if word == 'run_failed' else 'was stopped'}"
+        if run.tags.get(WILL_RETRY_TAG) == "true":
+            what += " and is started again by Dagster"
+        if not isinstance(spec, CampaignSpec) or run.job_name == increment_job_name(spec):
+            found, codes = _steps(self.context.instance, run)
+            return _joined(what, found), _advice(codes, "`dpone increment status MANIFEST`")
+        looked = self._look(spec)
+        failed = () if isinstance(looked, DponeError) else [c for c in looked.failed if c.failed_run_id == run.run_id]
+        found, codes = _chunks(failed) if failed else _steps(self.context.instance, run)
+        if isinstance(looked, DponeError):
+            found.append(f"the ledger cannot be read: {looked.code}: {looked.message}")
+            return _joined(what, found), _advice(codes, "`dpone backfill doctor MANIFEST`")
+        return _joined(what, found), _advice(codes, looked.recommended_action)
+
+    def _look(self, spec: CampaignSpec) -> CampaignStatus | DponeError:
+        if spec.dataset not in self.seen:
+            try:
+                self.seen[spec.dataset] = status(spec, self.connections.connector(spec))
+            except DponeError as error:  # that a run failed is told all the same
+                self.seen[spec.dataset] = error
+        return self.seen[spec.dataset]
+
+
+def _is_ours(context: SensorEvaluationContext, run: DagsterRun) -> bool:
+    """Whether the run is of this sensor's own code location."""
+    origin = run.remote_job_origin.repository_origin if run.remote_job_origin else None
+    if origin is None or context.code_location_origin is None:
+        return origin is None and context.code_location_origin is None
+    location = origin.code_location_origin.location_name
+    return (location, origin.repository_name) == (context.code_location_origin.location_name, context.repository_name)
+
+
+def _works_on(run: DagsterRun, spec: RouteSpec) -> bool:
+    """By its job, or, for what the UI's *Materialize* and backfills start, by its assets."""
+    if run.asset_selection:
+        return any(key.path[0] == spec.dataset for key in run.asset_selection)
+    jobs = [increment_job_name(spec)]
+    if isinstance(spec, CampaignSpec):
+        jobs.append(campaign_job_name(spec))
+    return run.job_name in jobs
+
+
+def _chunks(failed: Sequence[ChunkRecord]) -> tuple[list[str], list[str]]:
+    """What happened to each of the first chunks; and their error codes."""
+    found = [f"chunk {c.index}: {c.error_code}: {_short(c.error or '')}" for c in failed[:_SHOWN]]
+    if len(failed) > _SHOWN:
+        found.append(f"and {len(failed) - _SHOWN} more chunks")
+    return found, [c.error_code for c in failed if c.error_code]
+
+
+def _steps(instance: DagsterInstance, run: DagsterRun) -> tuple[list[str], list[str]]:
+    """What each of the first failed steps says; and their error codes. Never an unknown error's own text."""
+    found: list[str] = []
+    codes: list[str] = []
+    for entry in instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE):
+        data = entry.dagster_event.step_failure_data if entry.dagster_event else None
+        if data is None:
+            continue
+        shown = data.user_failure_data
+        code = str(shown.metadata["code"].value) if shown and "code" in shown.metadata else ""
+        words = _short(shown.description or "") if shown and code else ""
+        found.append(f"step {entry.step_key}: {words or (data.error.cls_name if data.error else 'failed')}")
+        codes += [code] if code else []
+    return found[:_SHOWN], codes
+
+
+def _advice(codes: Sequence[str], doctor: str) -> str:
+    """What the first error's kind wants, and what doctor says."""
+    steps = (step for code in codes if (step := next_step_of(code)) is not None)
+    return " ".join([*(first for first in [next(steps, None)] if first), f"Doctor says: {doctor}"])
+
+
+def _joined(what: str, found: Sequence[str]) -> str:
+    return f"{what}: {'; '.join(found)}" if found else what
+
+
+def _short(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
