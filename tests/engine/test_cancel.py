@@ -153,13 +153,13 @@ def test_a_cancel_while_it_is_validated_is_named(either: Orders, monkeypatch: py
 def test_a_cancel_before_the_seal_is_named(either: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = either
     load(orders)
-    complete = validating._receipts_complete
+    complete = validating.receipts_complete
 
     def cancelled_meanwhile(*values: object) -> object:
         cancel(orders.spec, orders.connector, "now", "ada")
         return complete(*values)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(validating, "_receipts_complete", cancelled_meanwhile)
+    monkeypatch.setattr(validating, "receipts_complete", cancelled_meanwhile)
     with pytest.raises(CampaignCancelled, match="by ada: now"):
         validate(orders.spec, orders.connector, "run-1")
     assert record(orders).phase is Phase.CANCELLED

@@ -24,6 +24,7 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.campaign.receipts import Approval
 from dpone_dagster.campaign.selection import ChunkSelection
+from dpone_dagster.engine import complete as completing
 from dpone_dagster.engine import lane as lanes
 from dpone_dagster.engine.cancel import cancel
 from dpone_dagster.engine.complete import complete
@@ -196,6 +197,20 @@ def test_cancel_and_resume(small: Orders) -> None:
     assert small.target_rows() == small.source_rows()
     with pytest.raises(CancelRefused):
         cancel(small.spec, small.connector, "too late", "ada")
+
+
+def test_a_cancel_while_it_is_completed_is_named(small: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(direct(small, "replace"))
+    parity = completing._parity
+
+    def cancelled_meanwhile(*values: Any) -> Any:
+        cancel(small.spec, small.connector, "now", "ada")
+        return parity(*values)
+
+    monkeypatch.setattr(completing, "_parity", cancelled_meanwhile)
+    with pytest.raises(CampaignCancelled, match="by ada: now"):
+        complete(small.spec, small.connector, "run-1")
+    assert status(small.spec, small.connector).phase is Phase.CANCELLED
 
 
 def test_there_is_nothing_to_roll_back_and_no_backup_to_drop(small: Orders) -> None:
