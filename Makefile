@@ -7,7 +7,7 @@ BIN := .venv/bin
 STAMP := .venv/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-mssql test matrix chaos lint ui stop clean lock
+.PHONY: help setup demo demo-mssql test matrix chaos certify lint ui stop clean lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ chaos: setup ## N=50 random campaigns that are killed, cut and cancelled (SEED=,
 
 matrix: setup ## every fault point, killed, stopped and failed, on each target there is; writes docs/matrix.md
 	@DPONE_MATRIX_PAGE=docs/matrix.md $(BIN)/python -m pytest tests/crash/test_matrix.py
+
+certify: setup ## certify a route (SOURCE=, TARGET=: connection_refs), killed five times; writes .dpone/certify/report.json
+	@ROWS=$(ROWS) CHUNKS=$(CHUNKS) LANES=$(LANES) LARGE=$(LARGE) SOURCE=$(SOURCE) TARGET=$(TARGET) KEEP=$(KEEP) $(BIN)/python -m certify
 
 lint: setup ## style, types and import direction only
 	@$(BIN)/ruff check .

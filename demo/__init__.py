@@ -1,1 +1,1 @@
-"""The demonstration and the embedded server that it shares with the tests. Not part of the product."""
+"""The demonstration, and the servers that it shares with certification and tests. Not part of the product."""

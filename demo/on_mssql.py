@@ -12,6 +12,7 @@ from pathlib import Path
 from demo.compose import PORT, Compose
 from demo.embedded import Embedded
 from demo.ground import Ground
+from demo.mssql_server import version_of
 from demo.orders import NEW_SINCE
 from demo.place import ROOT, Place
 from demo.reader import State
@@ -36,10 +37,6 @@ _LOOK = f"""
     SELECT COALESCE(SUM(CASE WHEN placed_at < {_SINCE} THEN 1 ELSE 0 END), 0),
            COALESCE(SUM(CASE WHEN placed_at >= {_SINCE} THEN 1 ELSE 0 END), 0)
     FROM landing.orders
-"""
-_SERVER = """
-    SELECT @@VERSION, CAST(SERVERPROPERTY('Edition') AS nvarchar(128)),
-           CAST(SERVERPROPERTY('babelfishversion') AS nvarchar(128))
 """
 
 
@@ -81,13 +78,11 @@ class OnMssql:
         """What it ran against, and what that does not prove."""
         address = Address.parse(self._url)
         with self._session() as session:
-            ((version, edition, babelfish),) = session.rows(_SERVER)
-        lines = version.splitlines()
-        stand_in = babelfish is not None or not version.startswith("Microsoft SQL")
+            version = version_of(session)
         return {
             "server": f"{address.host}:{address.port}, database {address.database}",
-            "version": lines[-1].strip() if stand_in else f"{lines[0].strip()}, {edition}",
-            "note": "UNVERIFIED on SQL Server: this server stands in for it" if stand_in else None,
+            "version": version.text,
+            "note": "UNVERIFIED on SQL Server: this server stands in for it" if version.stand_in else None,
         }
 
     def look(self) -> Look:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from certify.report import report_schema
 from docs.answers import ANSWERS, schema_name, schema_of
 from docs.commands import commands_page
 from dpone_dagster import faultpoints
@@ -37,8 +38,9 @@ _CODES_ELSEWHERE = {
 def pages() -> Mapping[str, str]:
     """Every generated page by its file name."""
     texts = {"errors.md": _errors(), "manifest.md": _manifest(), "faults.md": _faults(), "cli.md": commands_page()}
-    schemas = {f"schemas/{schema_name(words)}": json.dumps(schema_of(words), indent=2) + "\n" for words in ANSWERS}
-    return {**texts, **schemas}
+    schemas = {schema_name(words): schema_of(words) for words in ANSWERS}
+    schemas["certification-report.schema.json"] = report_schema()
+    return {**texts, **{f"schemas/{name}": json.dumps(schema, indent=2) + "\n" for name, schema in schemas.items()}}
 
 
 def _errors() -> str:

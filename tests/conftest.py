@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from demo.embedded import Embedded
+from demo.mssql_server import MssqlServer
 from tests import tsql
 from tests.servers import mssql as mssql_server
 
@@ -45,7 +46,7 @@ def postgres() -> Iterator[Embedded]:
         server.stop()
 
 
-def _databases(server: Embedded | mssql_server.MssqlServer) -> Iterator[Callable[[str], str]]:
+def _databases(server: Embedded | MssqlServer) -> Iterator[Callable[[str], str]]:
     made: list[str] = []
 
     def make(label: str) -> str:
@@ -87,7 +88,7 @@ def statements_parse(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def mssql(pytestconfig: pytest.Config, mssql_statements: tsql.Recorder) -> Iterator[mssql_server.MssqlServer]:
+def mssql(pytestconfig: pytest.Config, mssql_statements: tsql.Recorder) -> Iterator[MssqlServer]:
     """One SQL Server for the whole run; its tests are skipped where there is none."""
     server = mssql_server.open_server()
     pytestconfig.stash[_VERIFIED_ON] = server.verified_on
@@ -96,13 +97,13 @@ def mssql(pytestconfig: pytest.Config, mssql_statements: tsql.Recorder) -> Itera
 
 
 @pytest.fixture
-def new_mssql_database(mssql: mssql_server.MssqlServer) -> Iterator[Callable[[str], str]]:
+def new_mssql_database(mssql: MssqlServer) -> Iterator[Callable[[str], str]]:
     """As `new_database`, on SQL Server."""
     yield from _databases(mssql)
 
 
 @pytest.fixture(scope="session")
-def mssql_targets(mssql: mssql_server.MssqlServer) -> Iterator[MssqlTargets]:
+def mssql_targets(mssql: MssqlServer) -> Iterator[MssqlTargets]:
     """One database of the SQL Server, whose sessions tests of whole campaigns use one after another."""
     from tests.servers.mssql_targets import MssqlTargets
 

@@ -19,9 +19,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from demo.mssql_server import MssqlServer
 from tests.chaos.campaign import Campaign, Outcome
 from tests.chaos.shape import shape_of
-from tests.servers.mssql import MssqlServer, open_server
+from tests.servers.mssql import open_server
 from tests.servers.postgres import Restartable
 
 REPORT = Path(".dpone/chaos/report.json")

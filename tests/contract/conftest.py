@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from demo.mssql_server import MssqlServer
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.ports.changes import Changes
@@ -24,7 +25,6 @@ from dpone_dagster.ports.source import RowStream, Wire
 from dpone_dagster.ports.tables import Tables
 from dpone_dagster.postgres.target import PostgresTarget
 from tests.contract.mssql_adapter import MssqlAdapter
-from tests.servers.mssql import MssqlServer
 from tests.servers.mssql_targets import MssqlTargets
 
 STATE_SCHEMA = 'state "100%s"'

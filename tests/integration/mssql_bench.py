@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from demo.mssql_server import MssqlServer
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract
 from dpone_dagster.campaign.ledger import Claim, Worker
 from dpone_dagster.campaign.names import TableRef
@@ -14,7 +15,6 @@ from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.target import MssqlTarget
 from dpone_dagster.ports.source import Wire
 from dpone_dagster.ports.tables import ChunkWrite, ShadowHandle, TargetTable
-from tests.servers.mssql import MssqlServer
 from tests.servers.mssql_targets import MssqlTargets
 
 LIVE, SHADOW = TableRef("landing", "orders"), TableRef("landing", "orders it's {x} %s")

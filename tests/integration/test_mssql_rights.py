@@ -15,13 +15,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from demo.mssql_server import MssqlServer
 from dpone_dagster.campaign.errors import DponeError, RightsMissing
 from dpone_dagster.engine.inspect import doctor
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.target import MssqlTarget
 from tests.mssql_orders import MssqlOrders, make_mssql_orders
-from tests.servers.mssql import MssqlServer
 
 SCRIPT = Path(__file__).parents[2] / "deploy/mssql/setup.sql"
 # Without EXECUTE AS the stand-in checks the owner, whom it does not credit with VIEW DEFINITION.
