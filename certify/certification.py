@@ -19,7 +19,7 @@ from certify.commands import Operator
 from certify.measurements import LARGE_CHUNK_ROWS, Measurements
 from certify.orders import SOURCE, batches
 from certify.parameters import Asked
-from certify.procedure import open_campaign, play, watched
+from certify.procedure import open_campaign, play, watch, why
 from certify.report import Parameters, Report
 from certify.route import Route
 from certify.verdict import Verdict, judge, verdict_of
@@ -110,13 +110,13 @@ def _make(route: Route, asked: Asked) -> None:
 
 def _run(route: Route, asked: Asked, folder: Path, found: _Found) -> None:
     campaign = open_campaign(route, route.manifest(asked), Path(os.path.relpath(folder / "certify.yaml")))
-    operator = Operator(campaign.manifest, route.environment, folder)
-    with watched(route) as stop_watching:
-        try:
-            play(campaign, operator)
-        finally:
-            found.facts |= {"crashes": operator.crashes, "operator_steps": operator.steps}
-            found.facts["reader"] = measure.seen_by(stop_watching())
+    operator = Operator(campaign.manifest, route.environment, folder, lambda: why(campaign))
+    reader = watch(route)
+    try:
+        play(campaign, operator)
+    finally:
+        found.facts |= {"crashes": operator.crashes, "operator_steps": operator.steps}
+        found.facts["reader"] = measure.seen_by(reader.stop())
     print("▸ count and compare", flush=True)
     looks: tuple[Callable[[], object], ...] = (
         lambda: found.facts.update(measure.of_state(campaign)),

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from certify.measurements import Crash, Step
+from certify.measurements import FAILED, Crash, Step
 from dpone_dagster.faultpoints import ALLOW_VARIABLE, FAULT_VARIABLE, MARKS_VARIABLE
 
 _LOOK_SECONDS = 0.01
@@ -24,14 +24,18 @@ class Operator:
         manifest: The campaign's.
         environment: With the connections.
         folder: Where Dagster's files, the marks of fault points and what the commands print go.
+        ask_why: Tells what is known of a run that has failed by itself.
 
     Attributes:
         steps: What was typed.
         crashes: What was asked for, and whether it happened.
     """
 
-    def __init__(self, manifest: Path, environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, manifest: Path, environment: Mapping[str, str], folder: Path, ask_why: Callable[[], str]
+    ) -> None:
         self._manifest = manifest
+        self._ask_why = ask_why
         self._environment = {**environment, "DAGSTER_HOME": str(folder / "dagster")}
         self._marks = folder / "marks"
         self._marks.mkdir()
@@ -39,27 +43,23 @@ class Operator:
         self.steps: list[Step] = []
         self.crashes: list[Crash] = []
 
-    @property
-    def done(self) -> bool:
-        """Whether the last command came to its end by itself."""
-        return bool(self.steps) and self.steps[-1].killed_at is None
-
-    def crash(self, point: str, chunk: int | None) -> None:
-        """Type the next command, and kill its run at a fault point.
+    def crash(self, point: str, chunk: int | None) -> Step:
+        """Type the next command, and kill its run at a fault point, if it comes there.
 
         Args:
             point: Where.
-            chunk: With which chunk in hand; None for a campaign's point.
+            chunk: With which chunk in hand; None for any, or for a campaign's point.
         """
         fault = point if chunk is None else f"{point}:{chunk}"
         # The process stops there, so that it cannot go on before it is killed with all the others.
         faults = {ALLOW_VARIABLE: "1", FAULT_VARIABLE: f"{fault}=stop", MARKS_VARIABLE: str(self._marks)}
         step = self._type(faults, fault)
         self.crashes.append(Crash(point=point, chunk=chunk, killed=step.killed_at is not None))
+        return step
 
-    def finish(self) -> None:
+    def finish(self) -> Step:
         """Type the next command and let it end."""
-        self._type({}, None)
+        return self._type({}, None)
 
     def _type(self, faults: Mapping[str, str], fault: str | None) -> Step:
         verb = ("resume",) if self.steps else ("run", "--execute")
@@ -86,9 +86,12 @@ class Operator:
         finally:
             _kill(process)
         seconds = round(time.monotonic() - started, 1)
-        step = Step(command=command, killed_at=fault if killed else None, exit_code=code, seconds=seconds)
+        failure = self._ask_why() if code == FAILED else None
+        step = Step(
+            command=command, killed_at=fault if killed else None, exit_code=code, seconds=seconds, failure=failure
+        )
         self.steps.append(step)
-        print(f"  {'killed' if killed else f'exit code {code}'} after {seconds:.1f} s", flush=True)
+        print(f"  {'killed' if killed else f'exit code {code}'} after {seconds:.1f} s {failure or ''}", flush=True)
         return step
 
     def _reached(self, process: subprocess.Popen[bytes], mark: Path) -> bool:

@@ -11,6 +11,7 @@ CHUNKS = 512
 LANES = 4
 LARGE_CHUNK_ROWS = 900_000
 LARGE_CHUNK_SECONDS = 120.0
+FAILED = 1  # the exit code of a run that did not succeed
 CRASHES = {
     "before_chunk_commit": "before the target's commit",
     "after_chunk_commit": "after the target's commit",
@@ -39,7 +40,7 @@ class Crash(Facts):
     """One crash that the procedure asks for."""
 
     point: str = Field(description="The fault point, as in docs/faults.md.")
-    chunk: int | None = Field(description="The chunk in hand; null at publication.")
+    chunk: int | None = Field(description="The chunk in hand; null for any, and at publication.")
     killed: bool = Field(description="Whether every process of the run was ended by SIGKILL while it was there.")
 
 
@@ -50,6 +51,7 @@ class Step(Facts):
     killed_at: str | None = Field(description="The fault point at which it was killed, if it was.")
     exit_code: int = Field(description="-9 if it was killed.")
     seconds: float
+    failure: str | None = Field(description="What the state tables say of a run that failed by itself.")
 
 
 class State(Facts):

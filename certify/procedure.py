@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
 
 from certify.commands import Operator
-from certify.measurements import CRASHES
+from certify.measurements import CRASHES, FAILED, Step
 from certify.route import Route
-from demo.reader import Observations, Reader
+from demo.reader import Reader
 from dpone_dagster.campaign.selection import EVERY_CHUNK
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.connections import Connections
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.sessions import target_session
 from dpone_dagster.faultpoints import CHUNK_POINTS
 from dpone_dagster.ports.target import Connector
@@ -23,8 +24,7 @@ from dpone_dagster.settings import load_spec
 from dpone_dagster.wiring import open_connector
 
 _PAUSE_SECONDS = 0.02
-_CHUNK_CRASHES = [point for point in CRASHES if point in CHUNK_POINTS]
-_CAMPAIGN_CRASHES = [point for point in CRASHES if point not in CHUNK_POINTS]
+_MOST_FAILURES = 10
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,9 @@ def open_campaign(route: Route, manifest: dict[str, object], file: Path) -> Camp
     return Campaign(spec, open_connector(spec, Connections.from_environment(route.environment)), file)
 
 
-@contextlib.contextmanager
-def watched(route: Route) -> Iterator[Callable[[], Observations]]:
-    """While it lasts a process of its own reads the live table; returns what lets it look a last time and tell."""
-    reader = Reader(route.target.look(), _PAUSE_SECONDS)
-    yield reader.stop
+def watch(route: Route) -> Reader:
+    """A process of its own that reads the live table until it is told to stop."""
+    return Reader(route.target.look(), _PAUSE_SECONDS)
 
 
 def play(campaign: Campaign, operator: Operator) -> None:
@@ -72,20 +70,36 @@ def play(campaign: Campaign, operator: Operator) -> None:
     Raises:
         DponeError: Its ledger cannot be read.
     """
-    for number, point in enumerate(_CHUNK_CRASHES):
+    loading = [point for point in CRASHES if point in CHUNK_POINTS]
+    for number, point in enumerate(loading):
         # Each run, and the last one, is to load an equal part: lane 0 comes to this chunk when that is about done.
-        runs = len(_CHUNK_CRASHES) + 1 - number
-        waiting = _waiting(campaign, begun=number > 0)
-        if not waiting:
-            break
-        operator.crash(point, waiting[len(waiting) // (campaign.spec.lanes * runs)])
-        if operator.done:
+        share = campaign.spec.lanes * (len(loading) + 1 - number)
+        if not _insist(operator, partial(_crash_in_chunk, campaign, operator, point, share)):
             return
-    for point in _CAMPAIGN_CRASHES:
-        operator.crash(point, None)
-        if operator.done:
+    for point in (point for point in CRASHES if point not in CHUNK_POINTS):
+        if not _insist(operator, partial(operator.crash, point, None)):
             return
-    operator.finish()
+    _insist(operator, operator.finish)
+
+
+def _insist(operator: Operator, command: Callable[[], Step]) -> bool:
+    """Type a command, again after a run that failed by itself, as any operator would; whether it was killed."""
+    step = command()
+    while step.exit_code == FAILED and sum(s.exit_code == FAILED for s in operator.steps) < _MOST_FAILURES:
+        step = command()
+    return step.killed_at is not None
+
+
+def _crash_in_chunk(campaign: Campaign, operator: Operator, point: str, share: int) -> Step:
+    waiting = _waiting(campaign, begun=bool(operator.steps))
+    return operator.crash(point, waiting[len(waiting) // share] if waiting else None)
+
+
+def why(campaign: Campaign) -> str:
+    """What the state tables say of a run that has failed by itself."""
+    seen = status(campaign.spec, campaign.connector)
+    chunks = [f"chunk {chunk.index}: {chunk.error_code}: {chunk.error}" for chunk in seen.failed]
+    return "; ".join(chunks + [str(finding) for finding in seen.findings]) or f"the campaign is {seen.phase}"
 
 
 def _waiting(campaign: Campaign, *, begun: bool) -> list[int]:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from certify.measurements import (
     CHUNKS,
     CRASHES,
+    FAILED,
     LANES,
     LARGE_CHUNK_ROWS,
     LARGE_CHUNK_SECONDS,
@@ -129,9 +130,22 @@ def _recovery(measured: Measurements) -> _Finding:
     steps = measured.operator_steps
     if not steps or steps[-1].killed_at is not None:
         return _NOT_MEASURED
-    killed, last = steps[:-1], steps[-1]
-    text = f"{len(killed)} crashes, {len(steps) - 1} further commands, the last exited {last.exit_code}"
-    return _told(last.exit_code == 0 and all(step.killed_at is not None for step in killed), text)
+    crashes = sum(step.killed_at is not None for step in steps)
+    taken_up = all(step.killed_at is not None or step.exit_code in (0, FAILED) for step in steps)
+    text = f"{crashes} crashes, {len(steps) - 1} further commands, the last exited {steps[-1].exit_code}"
+    return _told(taken_up and steps[-1].exit_code == 0, text)
+
+
+def _failures(measured: Measurements) -> _Finding:
+    if not measured.operator_steps:
+        return _NOT_MEASURED
+    failed = [step for step in measured.operator_steps if step.killed_at is None and step.exit_code != 0]
+    if not failed:
+        return Result.HELD, "none"
+    text = f"{len(failed)} failed: {'; '.join(step.failure or f'exit code {step.exit_code}' for step in failed)}"
+    stand_in = measured.target is not None and not measured.target.genuine
+    # A server that only speaks like the other one may well be what failed.
+    return (Result.UNVERIFIED if stand_in else Result.FAILED), text
 
 
 def _rows(measured: Measurements) -> _Finding:
@@ -218,7 +232,8 @@ _RULES = (
     _Rule("chunks", f"at least {CHUNKS} uuid chunks, all of them committed", _chunks),
     _Rule("lanes", f"at least {LANES} lanes at work", _lanes),
     *(_Rule(f"crash {where}", "every process of the run killed", _crash(point)) for point, where in CRASHES.items()),
-    _Rule("recovery", "one resume after each crash and no other command", _recovery),
+    _Rule("recovery", "one resume takes up what a crash has left, and the last one ends it", _recovery),
+    _Rule("failures", "no run that fails by itself", _failures),
     _Rule("rows", "as many in the target as in the source, by count and by receipts", _rows),
     _Rule("keys", "no key twice", _keys),
     _Rule("content", "one digest over every column of every row", _digest),

@@ -1,4 +1,4 @@
-"""`make certify` in small: a real campaign, killed five times, and a report that says what it did not measure."""
+"""`make certify` in small: a real campaign, killed twice, and a report that says what it did not measure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from certify import procedure
 from certify.certification import certify
 from certify.measurements import CRASHES
 from certify.parameters import Asked, CertifyRefused
@@ -39,7 +40,11 @@ def schemas(environ: Mapping[str, str]) -> set[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_small_certification_is_incomplete_and_leaves_nothing(environ: Mapping[str, str], tmp_path: Path) -> None:
+def test_a_small_certification_is_incomplete_and_leaves_nothing(
+    environ: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = {point: CRASHES[point] for point in ("after_chunk_commit", "between_renames")}
+    monkeypatch.setattr(procedure, "CRASHES", played)  # each costs a start of Dagster
     before, folder = schemas(environ), tmp_path / "certify"
     asked = Asked.from_environment(environ)
     with opened_route(asked, environ) as route:
@@ -50,13 +55,15 @@ def test_a_small_certification_is_incomplete_and_leaves_nothing(environ: Mapping
         "chunks": Result.MISSING,
         "lanes": Result.MISSING,
         "large chunks": Result.MISSING,
+        **{f"crash {where}": Result.MISSING for point, where in CRASHES.items() if point not in played},
     }, (report.criteria, printed)
     assert report.verdict is Verdict.INCOMPLETE
     measured = report.measurements
-    assert [crash.point for crash in measured.crashes] == list(CRASHES)
-    assert [step.command.split()[2] for step in measured.operator_steps] == ["run", *["resume"] * 5]
+    assert [(crash.point, crash.killed) for crash in measured.crashes] == [(point, True) for point in played]
+    assert [step.command.split()[2] for step in measured.operator_steps] == ["run", "resume", "resume"]
     assert measured.chunk_times is not None
-    assert measured.chunk_times.chunks == 15, "the chunk that was taken up by its receipt has no time of its own"
+    # A chunk that is taken up by its receipt has no time of its own; the other lane may have been at that point too.
+    assert measured.chunk_times.chunks in (14, 15)
     assert Report.model_validate_json((folder / "report.json").read_text()) == report
     assert "postgresql://" not in (folder / "report.json").read_text()
     assert schemas(environ) == before

@@ -20,8 +20,11 @@ from certify.verdict import Result, Verdict, judge, verdict_of
 
 ROWS, OLD = 4_200_000, 1_000
 OLD_STATE, NEW_STATE = State(old_rows=OLD, new_rows=0), State(old_rows=0, new_rows=ROWS)
-KILLED = [Step(command="dpone backfill run", killed_at=point, exit_code=-9, seconds=9.5) for point in CRASHES]
-LAST = Step(command="dpone backfill resume", killed_at=None, exit_code=0, seconds=9.5)
+KILLED = [
+    Step(command="dpone backfill run", killed_at=point, exit_code=-9, seconds=9.5, failure=None) for point in CRASHES
+]
+LAST = Step(command="dpone backfill resume", killed_at=None, exit_code=0, seconds=9.5, failure=None)
+SICK = LAST.model_copy(update={"exit_code": 1, "failure": "chunk 3: DPONE_ERROR: no"})
 TIMES = Times(chunks=511, fewest_rows=380, median_seconds=0.1, p95_seconds=0.2, max_seconds=30)
 LARGE = Times(chunks=4, fewest_rows=1_000_400, median_seconds=28, p95_seconds=30, max_seconds=30)
 SEEN = Seen(looks=900, states=(OLD_STATE, NEW_STATE), errors=(), longest_look_seconds=0.2, last_look_seconds=0.1)
@@ -108,8 +111,7 @@ def test_a_crash_that_did_not_happen_is_missing(point: str) -> None:
         ({"committed_chunks": 511}, "chunks", Result.FAILED),
         ({"lanes": 3}, "lanes", Result.MISSING),
         ({"operator_steps": tuple(KILLED)}, "recovery", Result.MISSING),
-        ({"operator_steps": (*KILLED, LAST, LAST)}, "recovery", Result.FAILED),
-        ({"operator_steps": (*KILLED, LAST.model_copy(update={"exit_code": 3}))}, "recovery", Result.FAILED),
+        ({"operator_steps": (*KILLED, SICK, LAST)}, "failures", Result.FAILED),
         ({"target_digest": "4200000:8"}, "content", Result.FAILED),
         ({"target_keys": ROWS - 1}, "keys", Result.FAILED),
         ({"receipt_rows": ROWS - 1}, "rows", Result.FAILED),
@@ -145,6 +147,19 @@ def test_a_crash_that_did_not_happen_is_missing(point: str) -> None:
 def test_each_criterion_sees_what_it_is_there_to_see(changes: dict[str, Any], name: str, result: Result) -> None:
     assert results(but(**changes)) == {name: result}
     assert verdict(but(**changes)) is (Verdict.FAIL if result is Result.FAILED else Verdict.INCOMPLETE)
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 130])
+def test_a_resume_that_is_refused_or_comes_to_no_end_is_no_recovery(code: int) -> None:
+    refused = but(operator_steps=(*KILLED, LAST.model_copy(update={"exit_code": code})))
+    assert results(refused) == {"recovery": Result.FAILED, "failures": Result.FAILED}
+
+
+def test_a_run_that_fails_by_itself_need_not_be_the_products_fault_on_a_stand_in() -> None:
+    stand_in = COMPLETE.target.model_copy(update={"genuine": False})  # type: ignore[union-attr]
+    failed = but(target=stand_in, operator_steps=(*KILLED, SICK, LAST))
+    assert results(failed) == {"target": Result.UNVERIFIED, "failures": Result.UNVERIFIED}
+    assert verdict(but(target=stand_in, operator_steps=(*KILLED, SICK))) is Verdict.FAIL
 
 
 def test_a_stand_in_is_unverified_whatever_else_is_missing_and_never_hides_a_failure() -> None:
