@@ -52,7 +52,8 @@ class Orders:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return {"DPONE_CONNECTION_PG_OLTP": self.source_url, "DPONE_CONNECTION_PG_DWH": self.target_url}
+        ends = (("source", self.source_url), ("sink", self.target_url))
+        return {f"DPONE_CONNECTION_{self.manifest[end]['connection_ref'].upper()}": url for end, url in ends}
 
     @property
     def connector(self) -> Connector:

@@ -51,7 +51,7 @@ def build_incremental(spec: RouteSpec, handoff: AssetKey | None) -> AssetsDefini
         context: AssetExecutionContext, config: IncrementConfig, dpone_connections: DponeConnections
     ) -> Events:
         with shown_to_dagster():
-            done = run_increment(spec, dpone_connections.connector(spec), context.run_id, compare=config.compare)
+            done = run_increment(spec, dpone_connections.connector(spec), context.run.run_id, compare=config.compare)
         yield MaterializeResult(
             metadata=plain_metadata(
                 {

@@ -18,6 +18,7 @@ from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.card import CampaignCard
+from dpone_dagster.engine.load import loaded_before
 from dpone_dagster.ports.target import Connector, Target
 
 Metadata = dict[str, bool | int | float | str | MetadataValue]
@@ -110,6 +111,27 @@ class LaneEvents:
         if self._target.ledger.progress(self._spec.run_key, group).remaining:
             return None
         return partition_metadata(self._spec, self._target.ledger.chunks(self._spec.run_key, group))
+
+
+def show_loaded_before(
+    context: OpExecutionContext, spec: CampaignSpec, connector: Connector, chosen: ChunkSelection
+) -> None:
+    """Show partitions that an earlier run has loaded; if this one fails, Dagster would call them failed with it.
+
+    Args:
+        context: Of the step.
+        spec: The campaign; it is prepared.
+        connector: Opens the connection.
+        chosen: The run's chunks.
+    """
+    if not (context.has_partition_key or context.has_partition_key_range):
+        return
+    partitions = partitions_of(spec)
+    groups = map(partitions.chunks_of, sorted(context.partition_keys))
+    with _never_failing():
+        for chunks in loaded_before(spec, connector, chosen, groups):
+            key, facts = partitions.key_of(chunks[0].index), partition_metadata(spec, chunks)
+            context.log_event(AssetMaterialization(loaded_key(spec), partition=key, metadata=facts))
 
 
 def partition_metadata(spec: CampaignSpec, chunks: Sequence[ChunkRecord]) -> Metadata:

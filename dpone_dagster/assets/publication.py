@@ -49,7 +49,7 @@ def build_validated_shadow(spec: CampaignSpec) -> AssetsDefinition:
     def validated_shadow(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
         # A backfill starts this with the last chunk's event, while its lanes may still be closing their sessions.
         with shown_to_dagster(CampaignActive):
-            evidence = validate(spec, dpone_connections.connector(spec), context.run_id)
+            evidence = validate(spec, dpone_connections.connector(spec), context.run.run_id)
         for check in evidence.checks:
             yield _result(check)
         if not evidence.passed:
@@ -95,7 +95,7 @@ def build_published_target(spec: CampaignSpec) -> AssetsDefinition:
     def published_target(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
         end_with_run()
         try:
-            receipt = publish(spec, dpone_connections.connector(spec), context.run_id)
+            receipt = publish(spec, dpone_connections.connector(spec), context.run.run_id)
         except DponeError as error:
             yield from refused_check(_RECEIPT_CHECK, error)
             raise failure_of(error, retry=error.retryable) from None
@@ -133,7 +133,7 @@ def build_xmin_handoff(spec: CampaignSpec) -> AssetsDefinition:
     def xmin_handoff(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
         end_with_run()
         try:
-            checkpoint = commit_handoff(spec, dpone_connections.connector(spec), context.run_id)
+            checkpoint = commit_handoff(spec, dpone_connections.connector(spec), context.run.run_id)
             if checkpoint is None:
                 raise HandoffMissing(f"the checkpoint of {spec.target} is not there")
         except DponeError as error:

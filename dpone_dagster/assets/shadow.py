@@ -24,7 +24,7 @@ from dagster import (
 
 from dpone_dagster.assets.card import card_metadata
 from dpone_dagster.assets.failures import RETRIES, shown_to_dagster
-from dpone_dagster.assets.lane_events import LaneEvents, partition_metadata
+from dpone_dagster.assets.lane_events import LaneEvents, partition_metadata, show_loaded_before
 from dpone_dagster.assets.mapped import (
     backfill_policy,
     bound_pool,
@@ -108,7 +108,9 @@ def _prepare_op(spec: CampaignSpec) -> OpDefinition:
         with shown_to_dagster():
             chosen = selected_chunks(context, spec)
             bound_pool(context, spec)
-            record = prepare(spec, dpone_connections.connector(spec), intent=intent, run_id=context.run_id)
+            connector = dpone_connections.connector(spec)
+            record = prepare(spec, connector, intent=intent, run_id=context.run_id)
+            show_loaded_before(context, spec, connector, chosen)
         context.log.info(f"campaign {spec.dataset} is {record.phase}; {chosen.count:,} chunks selected")
         facts = mapping_summary(context, spec, chosen)
         for lane in range(1 if is_mapped(context, spec) else min(spec.lanes, chosen.count)):
@@ -134,6 +136,7 @@ def _lane_op(spec: CampaignSpec) -> OpDefinition:
             connector = dpone_connections.connector(spec)
             if _prepare_is_left_out(context, spec):
                 prepare(spec, connector, intent="join", run_id=context.run_id)
+                show_loaded_before(context, spec, connector, chosen)
             lane = int(context.get_mapping_key() or 0)
             worker = Worker(context.run_id, lane, socket.gethostname(), os.getpid())
             loaded = spec.beside_others() if is_mapped(context, spec) else spec

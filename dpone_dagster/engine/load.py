@@ -19,7 +19,7 @@ from dpone_dagster.campaign.errors import (
     OutcomeUnknown,
     ReceiptMismatch,
 )
-from dpone_dagster.campaign.ledger import LOADABLE, CampaignRecord, ChunkRecord, Claim, Phase, Worker
+from dpone_dagster.campaign.ledger import LOADABLE, CampaignRecord, ChunkRecord, ChunkState, Claim, Phase, Worker
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
@@ -239,6 +239,25 @@ def card_of(spec: CampaignSpec, connector: Connector) -> CampaignCard:
     """
     with target_session(connector, "card") as target:
         return read_card(spec, target)
+
+
+def loaded_before(
+    spec: CampaignSpec, connector: Connector, selection: ChunkSelection, groups: Iterable[tuple[int, int]]
+) -> Iterator[list[ChunkRecord]]:
+    """The groups of chunks that are committed already, while others of the selection are not.
+
+    Args:
+        spec: The campaign; it is prepared.
+        connector: Opens the connection.
+        selection: What is to be loaded.
+        groups: Half-open ranges of chunks.
+    """
+    with target_session(connector, "prepare") as target:
+        progress = target.ledger.progress(spec.run_key, selection)
+        for group in groups if progress.committed and progress.remaining else ():
+            chunks = target.ledger.chunks(spec.run_key, ChunkSelection((group,)))
+            if all(chunk.state is ChunkState.COMMITTED for chunk in chunks):
+                yield chunks
 
 
 def chunks_of_each(

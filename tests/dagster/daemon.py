@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dagster import DagsterInstance
+import pytest
+from dagster import DagsterInstance, RunsFilter
 from dagster._core.execution.backfill import BULK_ACTION_TERMINAL_STATUSES, BulkActionStatus
+from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._daemon import asset_daemon
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.controller import create_daemon_grpc_server_registry
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
@@ -56,6 +59,22 @@ class Daemon:
             assert not problems
             assert time.monotonic() < deadline, [(run.status, dict(run.tags)) for run in self.instance.get_runs()]
             time.sleep(0.5)
+
+    def automate(self) -> list[str]:
+        """One tick of every automation sensor, as if its pause were over; returns the assets of the runs it started."""
+        before = {run.run_id for run in self.instance.get_runs()}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asset_daemon, "is_under_min_interval", lambda *_, **__: False)
+            asset_daemon.AssetDaemon({}, 0)._run_iteration_impl(self.workspace, None, {}, {})
+        for sensor in self.instance.all_instigator_state():
+            for tick in self.instance.get_ticks(sensor.instigator_origin_id, sensor.selector_id, limit=1):
+                assert tick.error is None, tick.error.message
+        started = [run for run in self.instance.get_runs() if run.run_id not in before]
+        return sorted(key.path[-1] for run in started for key in run.asset_selection or ())
+
+    def drain(self) -> None:
+        """Work until every run has ended."""
+        self.until(lambda: not self.instance.get_runs_count(RunsFilter(statuses=NOT_FINISHED_STATUSES)))
 
     def state(self, backfill_id: str) -> BulkActionStatus:
         found = self.instance.get_backfill(backfill_id)
