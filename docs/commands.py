@@ -15,8 +15,8 @@ _INTRO = """# Commands
 
 `dpone COMMAND --help` says the same. Every command has `--format text|json|md`: text for people, JSON for programs,
 Markdown for tickets. The JSON of each command has a schema in [schemas](schemas). Text is in colours on a terminal
-only, and nowhere with [`NO_COLOR`](https://no-color.org); tables are cut after ten rows, JSON and Markdown have
-them whole.
+only, and nowhere with [`NO_COLOR`](https://no-color.org); tables are cut to a screen of 24 lines, JSON and
+Markdown have them whole.
 
 Exit codes: 0 done; 1 ran and did not succeed; 2 refused before anything was touched; 3 somebody else holds the
 campaign; 130 interrupted. An error ends with the command to type next ([all errors](errors.md)).

@@ -22,7 +22,10 @@ Form = Literal["text", "json", "md"]
 INTERRUPTED_EXIT_CODE = Interrupted.exit_code
 # Where a command's context keeps what was typed after `dpone`.
 TYPED_WORDS = "dpone.words"
-_SHOWN_ROWS = 10
+_SCREEN_LINES = 24
+# A blank line, and the one that says how many rows are left out.
+_FRAME_LINES = 2
+_FEWEST_ROWS = 3
 _COMMAND = re.compile(r"\bdpone (?:backfill|increment|state|run) [^`;.]*\bMANIFEST\b[^`;.]*")
 
 
@@ -166,19 +169,32 @@ def _as_json(report: Report) -> str:
 
 def _as_text(report: Report) -> str:
     headline = click.style(report.headline, bold=True, fg="red" if report.exit_code else None)
-    blocks = [f"{headline}\n{report.heartbeat}" if report.heartbeat else headline]
-    blocks += [_text_table(table) for table in report.tables]
-    if report.notes:
-        blocks.append("\n".join(report.notes))
+    top = [f"{headline}\n{report.heartbeat}" if report.heartbeat else headline]
+    bottom = ["\n".join(report.notes)] if report.notes else []
     if report.next_commands:
-        blocks.append("\n".join(["next:", *(f"  {line}" for line in report.next_commands)]))
-    return "\n\n".join(blocks)
+        bottom.append("\n".join(["next:", *(f"  {line}" for line in report.next_commands)]))
+    around = sum(block.count("\n") + 2 for block in (*top, *bottom))
+    tables = map(_text_table, report.tables, _rows_that_fit(report.tables, _SCREEN_LINES - around))
+    return "\n\n".join([*top, *tables, *bottom])
 
 
-def _text_table(table: Table) -> str:
-    rows = table.rows[:_SHOWN_ROWS]
+def _rows_that_fit(tables: Sequence[Table], lines: int) -> list[int]:
+    """How many rows of each table are shown: all of them, or fewer of the longest, though never none.
+
+    A table that is cut anyway is cut first, so that short ones stay whole.
+    """
+    room = lines - sum(_FRAME_LINES + any(table.columns) + bool(table.title) for table in tables)
+    rows = [min(len(table.rows), max(_FEWEST_ROWS, room)) for table in tables]
+    while sum(rows) > room and max(rows) > _FEWEST_ROWS:
+        cuttable = (number for number, shown in enumerate(rows) if shown > _FEWEST_ROWS)
+        rows[max(cuttable, key=lambda number: (len(tables[number].rows), rows[number]))] -= 1
+    return rows
+
+
+def _text_table(table: Table, shown_rows: int) -> str:
+    rows = table.rows[:shown_rows]
     shown = [table.columns, *rows] if any(table.columns) else rows
-    widths = [max(len(row[column]) for row in shown) for column in range(len(table.columns))]
+    widths = [max((len(row[column]) for row in shown), default=0) for column in range(len(table.columns))]
     lines = [table.title] if table.title else []
     for row in shown:
         line = "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

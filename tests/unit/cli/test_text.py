@@ -84,11 +84,20 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatc
     assert not coloured(color=True)
 
 
-def test_a_table_is_cut_to_a_screen_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table(("chunk",), tuple((str(n),) for n in range(1_500)))
-    lines = printed(capsys, Report("it is so", {}, (table,), next_commands=("dpone x",)))
-    assert len(lines) < SCREEN
-    assert "  … 1,490 more, with --format json or md" in lines
+def test_tables_are_cut_to_a_screen_and_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    many = Table(("chunk",), tuple((str(n),) for n in range(1_500)))
+    few = Table(("", ""), tuple((str(n), "fact") for n in range(6)), "facts")
+    for tables in ((many,), (few, many), (many, many), (few,), ()):
+        report = Report("it is so", {}, tables, ("a note",), ("dpone x", "dpone y"), heartbeat="it goes on")
+        lines = printed(capsys, report)
+        assert len(lines) <= SCREEN
+        cut = [line for line in lines if line.endswith("more, with --format json or md")]
+        assert len(cut) == tables.count(many)
+        assert [line.endswith("fact") for line in lines].count(True) == 6 * tables.count(few), (
+            "a short table stays whole"
+        )
+        if many in tables:
+            assert len(lines) > SCREEN - 3, "the room there is is used"
 
 
 def test_a_status_is_a_line_a_heartbeat_and_little_more(capsys: pytest.CaptureFixture[str]) -> None:
