@@ -11,12 +11,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(__file__).parent / "images"
@@ -30,12 +31,41 @@ def main() -> None:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        page = browser.new_page(viewport={"width": 1500, "height": 560})
-        page.goto(f"{address}/asset-groups/", wait_until="domcontentloaded")
-        page.get_by_text("Hide navigation").click()
-        page.wait_for_timeout(_SETTLE_MILLISECONDS)
-        page.screenshot(path=str(FOLDER / "asset-graph.png"))
+        _asset_graph(browser, address)
+        _card(browser, address)
+        _report(browser)
         browser.close()
+
+
+def _asset_graph(browser: Browser, address: str) -> None:
+    """The assets of the demo's campaign."""
+    page = browser.new_page(viewport={"width": 1500, "height": 560})
+    page.goto(f"{address}/asset-groups/", wait_until="domcontentloaded")
+    page.get_by_text("Hide navigation").click()
+    page.wait_for_timeout(_SETTLE_MILLISECONDS)
+    page.screenshot(path=str(FOLDER / "asset-graph.png"))
+
+
+def _card(browser: Browser, address: str) -> None:
+    """The campaign's card on its shadow."""
+    page = browser.new_page(viewport={"width": 1500, "height": 1120})
+    page.goto(f"{address}/assets/orders/shadow?view=overview", wait_until="domcontentloaded")
+    page.get_by_text("Hide navigation").click()
+    page.get_by_text("slowest_chunks").wait_for()
+    page.wait_for_timeout(_SETTLE_MILLISECONDS)
+    page.screenshot(path=str(FOLDER / "campaign-card.png"))
+
+
+def _report(browser: Browser) -> None:
+    """The head of the demo's report."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.html"
+        environment = {**os.environ, "DPONE_CONNECTIONS_FILE": str(ROOT / ".dpone/demo/connections.yaml")}
+        command = [sys.executable, "-m", "dpone_dagster.cli", "backfill", "report", "examples/orders.yaml"]
+        subprocess.run([*command, "--output", str(path)], cwd=ROOT, env=environment, check=True)  # noqa: S603
+        page = browser.new_page(viewport={"width": 1160, "height": 1500})
+        page.goto(path.as_uri())
+        page.screenshot(path=str(FOLDER / "report.png"))
 
 
 @contextlib.contextmanager

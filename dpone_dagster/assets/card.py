@@ -1,42 +1,58 @@
 """The campaign's card as metadata of the `shadow` asset: small, and the same size for any campaign."""
 
-from dagster import MetadataValue, TableColumn, TableRecord, TableSchema
+from dagster import AssetExecutionContext, AssetObservation, MetadataValue, TableColumn, TableRecord, TableSchema
 
-from dpone_dagster.assets.names import partitions_of
+from dpone_dagster.assets.names import asset_key
+from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import ChunkRecord
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.card import CampaignCard
+from dpone_dagster.engine.load import card_of
+from dpone_dagster.ports.target import Connector
 
 _STATES = ("committed", "running", "pending", "failed", "lease_expired")
 _SLOWEST = TableSchema(
     columns=[
         TableColumn("chunk", "int"),
-        TableColumn("partition", "string"),
         TableColumn("state", "string"),
         TableColumn("seconds", "float"),
         TableColumn("rows", "int"),
-        TableColumn("tries", "int"),
         TableColumn("lane", "string"),
     ]
 )
 _MOST_CHARACTERS = 120
 
 
-def card_metadata(spec: CampaignSpec, card: CampaignCard) -> dict[str, MetadataValue]:
+def card_metadata(card: CampaignCard) -> dict[str, MetadataValue]:
     """The card as two entries: `campaign`, a text with a table, and `slowest_chunks`, a table.
 
     They hold no numbers of their own: Dagster would draw those as if each partition had measured them.
 
     Args:
-        spec: The campaign.
         card: As it was read.
     """
-    records = [_record(spec, chunk) for chunk in card.slowest]
+    records = [_record(chunk) for chunk in card.slowest]
     return {
         "campaign": MetadataValue.md(_text(card)),
         "slowest_chunks": MetadataValue.table(records, _SLOWEST),
     }
+
+
+def show_card(context: AssetExecutionContext, spec: CampaignSpec, connector: Connector) -> None:
+    """Show on the shadow what became of the campaign since; a step that is done never fails by its display.
+
+    Args:
+        context: Of the step.
+        spec: The campaign.
+        connector: Opens the connection.
+    """
+    try:
+        metadata = card_metadata(card_of(spec, connector))
+    except DponeError as error:
+        context.log.warning(f"the campaign's card could not be read: {error}")
+        return
+    context.log_event(AssetObservation(asset_key(spec, "shadow"), metadata=metadata))
 
 
 def _text(card: CampaignCard) -> str:
@@ -72,15 +88,13 @@ def _plain(text: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\`*_{}[]()<>#+-!|&~" else letter for letter in short)
 
 
-def _record(spec: CampaignSpec, chunk: ChunkRecord) -> TableRecord:
+def _record(chunk: ChunkRecord) -> TableRecord:
     return TableRecord(
         {
             "chunk": chunk.index,
-            "partition": partitions_of(spec).key_of(chunk.index),
             "state": str(chunk.effective_state).replace("_", " "),
             "seconds": round(chunk.seconds or 0.0, 3),
             "rows": chunk.rows or 0,
-            "tries": chunk.tries,
             "lane": f"{chunk.worker.run_id[:8]} lane {chunk.worker.lane}" if chunk.worker else "",
         }
     )

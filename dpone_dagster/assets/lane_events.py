@@ -75,7 +75,7 @@ class LaneEvents:
         While no chunk of this run's first lane is committed, the card is an observation of its own, once a minute.
         """
         with _never_failing():
-            self._card = card_metadata(self._spec, card)
+            self._card = card_metadata(card)
             progress = card.progress
             eta = "" if progress.eta_seconds is None else f", {progress.eta_seconds:,.0f} s to go"
             self._context.log.info(

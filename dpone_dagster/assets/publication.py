@@ -3,6 +3,7 @@
 from dagster import AssetCheckResult, AssetExecutionContext, AssetsDefinition, MaterializeResult
 
 from dpone_dagster.assets.campaign_asset import Events, campaign_asset, refused_check
+from dpone_dagster.assets.card import show_card
 from dpone_dagster.assets.failures import failure_of, shown_to_dagster
 from dpone_dagster.assets.names import asset_key, plain_metadata
 from dpone_dagster.assets.watchdog import end_with_run
@@ -50,6 +51,7 @@ def build_validated_shadow(spec: CampaignSpec) -> AssetsDefinition:
         # A backfill starts this with the last chunk's event, while its lanes may still be closing their sessions.
         with shown_to_dagster(CampaignActive):
             evidence = validate(spec, dpone_connections.connector(spec), context.run.run_id)
+        show_card(context, spec, dpone_connections.connector(spec))
         for check in evidence.checks:
             yield _result(check)
         if not evidence.passed:
@@ -99,6 +101,7 @@ def build_published_target(spec: CampaignSpec) -> AssetsDefinition:
         except DponeError as error:
             yield from refused_check(_RECEIPT_CHECK, error)
             raise failure_of(error, retry=error.retryable) from None
+        show_card(context, spec, dpone_connections.connector(spec))
         facts = plain_metadata(
             {
                 "receipt_id": receipt.receipt_id,

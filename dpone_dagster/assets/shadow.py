@@ -198,12 +198,12 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
         with shown_to_dagster():
             groups = chunks_of_each(spec, connector, map(partitions.chunks_of, keys))
             shown = [(key, partition_metadata(spec, chunks)) for key, chunks in zip(keys, groups, strict=True)]
-            card = card_metadata(spec, card_of(spec, connector))
+            card = card_metadata(card_of(spec, connector))
         mapping = mapping_summary(context, spec, chosen)
         for key, facts in shown:
-            # The last one is the latest, whose card the asset's page shows.
-            last = card if key == keys[-1] else {}
-            context.add_asset_metadata({**facts, **mapping, **last}, asset_key=loaded_key(spec), partition_key=key)
+            context.add_asset_metadata({**facts, **mapping}, asset_key=loaded_key(spec), partition_key=key)
+        # Dagster records them in no order of ours, and the asset's page shows the one that is recorded last.
+        context.add_asset_metadata(card, asset_key=loaded_key(spec))
         os.environ.setdefault(*_EVENT_BATCH)
 
     return collect_chunks

@@ -13,7 +13,7 @@ from dpone_dagster.report.words import duration, rounded, short
 
 WIDTH = 1_000
 _LEFT = 132
-_RIGHT = 128
+_RIGHT = 152
 _STRETCHES = 80
 _PLOT_HEIGHT = 168
 _LANE_HEIGHT = 22
@@ -196,7 +196,7 @@ def _cell(group: ChunkGroup, x: float, y: float, size: float, median: float) -> 
         yield Shape(x, y, size, size, _shade(group, median), title)
         return
     yield Shape(x, y, size, size, str(group.state), title)
-    if group.committed:
+    if group.state is ChunkState.PENDING and group.committed:  # so far; trouble is never covered
         part = size * group.committed / group.total
         yield Shape(x, y + size - part, size, part, _shade(group, median), title)
 

@@ -90,6 +90,7 @@ def _environment() -> Environment:
         size=words.size,
         duration=words.duration,
         moment=words.moment,
+        clock=words.clock,
     )
     style = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     made.globals.update(style=Markup(style), tick=_tick)  # noqa: S704  # our own file
@@ -108,21 +109,22 @@ def _identity(report: CampaignReport, advice: Advice) -> Iterator[Fact]:
     yield "Campaign", spec.backfill_id or "not pinned"
     yield "Run key", spec.run_key
     yield "Plan", f"{spec.plan.count:,} {spec.chunk.kind} chunks of {spec.chunk.column}"
-    yield "Unique key", ", ".join(spec.unique_key)
+    yield "Publication", f"direct, {spec.inner_mode}" if spec.direct else "shadow, swapped in by one transaction"
+    yield "Unique key", ", ".join(spec.unique_key) or "none"
     yield "Lanes", spec.lanes
     yield "Phase", str(report.status.phase).replace("_", " ")
     yield "Prepared", record.created_at if record else None
     yield "Manifest", advice.manifest
 
 
-def _numbers(report: CampaignReport) -> Iterator[tuple[str, str, str]]:
-    """The four numbers that stand at the top: (value, unit, what it is)."""
+def _numbers(report: CampaignReport) -> Iterator[tuple[str, str]]:
+    """The four numbers that stand at the top, and what they are."""
     progress, chunks = report.status.progress, report.chunks
-    yield words.number(progress.rows_loaded), "rows", "loaded, each proven by a receipt"
-    yield words.number(progress.committed), f"of {progress.total:,}", "chunks committed"
-    yield words.duration(progress.wall_seconds), "", "from the first claim to the last commit"
-    moved = f"{words.size(chunks.receipts.bytes)} in all" if chunks and chunks.receipts.bytes else "on average"
-    yield words.number(round(progress.rows_per_second)), "rows/s", moved
+    yield words.number(progress.rows_loaded), "rows loaded, each proven by a receipt"
+    yield f"{progress.committed:,} of {progress.total:,}", "chunks committed"
+    yield words.duration(progress.wall_seconds), "from the first claim to the last commit"
+    moved = f"; {words.size(chunks.receipts.bytes)} in all" if chunks and chunks.receipts.bytes else ""
+    yield f"{progress.rows_per_second:,.0f} rows/s", f"on average{moved}"
 
 
 def _checks(report: CampaignReport) -> list[tuple[Check, list[Fact]]]:

@@ -42,6 +42,8 @@ def _ended(status: CampaignStatus, record: CampaignRecord) -> Verdict | None:
     target, receipt = status.spec.target, status.publication
     rows = f"{receipt.actual_rows:,} rows" if receipt else "the rows"
     match status.phase:
+        case Phase.PUBLISHED if record.direct:
+            return Verdict("good", "Loaded", f"{status.progress.rows_loaded:,} rows went straight into {target}.")
         case Phase.HANDOFF_COMMITTED:
             return Verdict("good", "Published, handed over", f"{rows} are live as {target}; increments may run.")
         case Phase.PUBLISHED if status.spec.handoff_id is None:

@@ -57,3 +57,8 @@ def duration(seconds: float | None) -> str:
 def moment(when: datetime | None) -> str:
     """A time in UTC, to the second."""
     return "-" if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def clock(when: datetime) -> str:
+    """A time in UTC without its year, for a column of them."""
+    return f"{when.astimezone(UTC):%m-%d %H:%M:%S}"

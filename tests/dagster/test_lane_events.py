@@ -114,11 +114,9 @@ def test_the_card_is_shown_with_each_chunk_and_alone_where_none_is_committed(mon
     (slow,) = event.metadata["slowest_chunks"].value.records  # type: ignore[union-attr]
     assert slow.data == {
         "chunk": 3,
-        "partition": event.partition,
         "state": "committed",
         "seconds": 0.5,
         "rows": 250,
-        "tries": 1,
         "lane": "01234567 lane 1",
     }
     monkeypatch.setattr(lane_events, "_QUIET_SECONDS", 0.0)

@@ -11,6 +11,7 @@ from dpone_dagster.campaign.ledger import Claim, Worker
 from dpone_dagster.campaign.receipts import Approval
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.cancel import cancel
+from dpone_dagster.engine.complete import complete
 from dpone_dagster.engine.increment import run_increment
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.report import MOST_GROUPS, campaign_report
@@ -20,6 +21,7 @@ from dpone_dagster.engine.validate import validate
 from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.report.page import Advice, render
 from tests.engine.campaign import Seen, finish, lane, load
+from tests.engine.test_direct import direct
 from tests.mssql_orders import MssqlOrders
 from tests.orders import Orders, make_orders
 from tests.pages import HtmlPage
@@ -115,6 +117,21 @@ def test_a_red_check_and_a_cancel_are_the_verdict(either: Orders) -> None:
     cancel(orders.spec, orders.connector, "wrong <i>table</i>", "ada")
     cancelled = page_of(orders)
     assert "Cancelled Cancelled by ada: wrong <i>table</i>. landing.orders is untouched." in cancelled.text
+
+
+def test_a_direct_campaign_claims_no_untouched_table(either: Orders) -> None:
+    orders = direct(either, "replace")
+    prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    lane(orders, Seen(), selection=ChunkSelection(((0, 2),)))
+    half = page_of(orders)
+    assert "2 of 4 chunks are committed; landing.orders holds what is committed." in half.text
+    assert "untouched" not in half.text
+    load(orders, intent="resume", run_id="run-2")
+    assert complete(orders.spec, orders.connector, "run-2") is not None
+    done = page_of(orders)
+    assert "Loaded 400 rows went straight into landing.orders." in done.text
+    assert "Publication direct, replace" in done.text
+    assert "Live table written to chunk by chunk; nothing from before is retained" in done.text
 
 
 def test_names_of_the_catalog_are_text(new_database) -> None:  # type: ignore[no-untyped-def]
