@@ -50,6 +50,10 @@ A manifest of `publication.mode: shadow_swap`, or of increments, loads one fixed
 each is replaced before the manifest is read. `ds` is the day by the logical date's own clock. A window of kind
 `date` holds whole days, so `to: "{{ data_interval_end }}"` becomes the last day before the interval's end; write no
 kind, or `timestamp`, for columns of times.
+
+Each interval is a campaign of its own, and one that is loaded stays loaded: the same interval again does nothing. With
+`backfill_id: "orders_{{ dag_run_id }}"` each run of the scheduler replaces its slice anew, and a retry of that run goes
+on where it was.
 """
 
 

@@ -53,7 +53,7 @@ MAX_LANES = 64
 Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
 ConnectionRef = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 StateSchema = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-CampaignId = Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]*$")]
+CampaignId = Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$")]
 Text = Annotated[str, BeforeValidator(as_text), WithJsonSchema({"type": ["string", "integer"]})]
 Yes = Annotated[Literal[True], BeforeValidator(a_boolean)]
 No = Annotated[Literal[False], BeforeValidator(a_boolean)]

@@ -14,7 +14,7 @@ from dpone_dagster.campaign.wording import nearest, shown
 
 _BACKFILL = "sink.strategy.backfill"
 _LATER = "is not in this version"
-_IDENTITY = "write letters, digits, `_`, `-`, `.` or `:`, such as orders_v1; a plain number needs quotes"
+_IDENTITY = "write letters, digits, `_`, `-`, `+`, `.` or `:`, such as orders_v1; a plain number needs quotes"
 
 # What to write, by path. Where nothing stands here, the allowed values or the key itself are said.
 _ADVICE: Mapping[str, str] = {

@@ -8,81 +8,16 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
-import yaml
-from dagster import AssetKey, DagsterInstance, DagsterRun
 
-from tests.answers import prove_answer
 from tests.engine.campaign import finish, load
+from tests.operators import Operator
 from tests.orders import Orders
 from tests.waiting import PATIENCE_SECONDS, within
-
-
-class Operator:
-    """Somebody at a shell, in a folder of his own."""
-
-    def __init__(self, orders: Orders, folder: Path) -> None:
-        self.orders = orders
-        self.folder = folder
-        self.manifest = orders.write(folder)
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("DPONE_", "DAGSTER_"))},
-            **orders.environment,
-        }
-
-    def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
-        words = (words[0], str(self.manifest), *words[1:])
-        group = options.pop("group", ("backfill",))
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-        return subprocess.Popen(
-            [sys.executable, "-m", "dpone_dagster.cli", *group, *words],
-            cwd=self.folder,
-            env=self.environment,
-            text=True,
-            start_new_session=True,
-            **pipes,
-        )
-
-    def run(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        process = self.start(*words, **options)
-        out, err = process.communicate(timeout=PATIENCE_SECONDS)
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
-
-    def json(self, *words: str, exit_code: int = 0, **options: Any) -> dict[str, Any]:
-        done = self.run(*words, "--format", "json", **options)
-        assert done.returncode == exit_code, done.stdout + done.stderr
-        answer = json.loads(done.stdout)
-        assert isinstance(answer, dict)
-        prove_answer([*options.get("group", ("backfill",)), words[0]], answer)
-        return answer
-
-    def dagster_runs(self) -> list[DagsterRun]:
-        """All runs of this operator's instance, the newest first."""
-        with DagsterInstance.from_config(str(self.folder / ".dpone" / "dagster")) as instance:
-            return list(instance.get_runs())
-
-    def shown_partitions(self) -> set[str]:
-        """Partitions of the shadow that Dagster shows as loaded."""
-        with DagsterInstance.from_config(str(self.folder / ".dpone" / "dagster")) as instance:
-            return set(instance.get_materialized_partitions(AssetKey(["orders", "shadow"])))
-
-    def state(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Every row of every state table."""
-        names = self.orders.on_target(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"
-        )
-        return {name: self.orders.on_target(f'SELECT t::text FROM system."{name}" t ORDER BY 1') for (name,) in names}
-
-
-@pytest.fixture
-def operator(orders: Orders, tmp_path: Path) -> Operator:
-    return Operator(orders, tmp_path)
 
 
 @contextlib.contextmanager
@@ -165,87 +100,6 @@ def test_a_bad_value_fails_its_chunk_by_name_and_resume_finishes_on_a_terminal(o
     assert "8/8" in screen
     assert "handoff_committed" in screen
     assert " - dagster - " not in screen, "Dagster's log belongs into its file"
-
-
-def test_failed_chunks_are_retried_alone_and_that_is_a_success(operator: Operator) -> None:
-    orders = operator.orders
-    assert operator.json("retry-failed", "--execute", exit_code=2)["error"]["code"] == "CAMPAIGN_MISSING"
-    orders.on_target("ALTER TABLE landing.orders ALTER COLUMN note TYPE varchar(40)")
-    first = "id = (SELECT min(id::text)::uuid FROM public.orders)"
-    orders.on_source(f"UPDATE public.orders SET note = repeat('x', 50) WHERE {first}")
-    one_lane = ("--lanes", "1")
-    failed = operator.json("run", "--execute", *one_lane, exit_code=1)
-    assert failed["backfill"]["operation_status"] == "failed"
-    counts = failed["backfill"]["progress"]
-    assert (counts["failed"], counts["pending"], counts["committed"]) == (1, 7, 0)
-    assert "retry-failed" in failed["recommended_action"]
-    advice = operator.json("plan", "--advisor")["advisor"]
-    assert (advice["recommendation"], advice["evidence_sources"]) == ("reduce_to_one_lane", ["chunk_ledger"])
-
-    before = operator.state()
-    preview = operator.json("retry-failed")
-    assert (preview["dry_run"], preview["backfill"]["selected_chunks"]) == (True, 1)
-    assert preview["backfill"]["retry_policy"] == "failed_only"
-    assert operator.state() == before
-    again = operator.json("retry-failed", "--execute", exit_code=1)
-    assert [failure["place"] for failure in again["failures"]] == ["chunk 0"]
-
-    orders.on_source(f"UPDATE public.orders SET note = 'short' WHERE {first}")
-    done = operator.json("retry-failed", "--execute")
-    assert done["backfill"]["operation_status"] == "succeeded"
-    counts = done["backfill"]["progress"]
-    assert (counts["failed"], counts["pending"], counts["committed"]) == (0, 7, 1)
-    assert done["phase"] == "recoverable"
-    assert operator.run("retry-failed", "--execute").stdout.startswith("nothing to do, no chunk has failed")
-    assert len(operator.shown_partitions()) == 1, "a chunk that is pending is not shown as loaded"
-
-    assert operator.run("resume").returncode == 0
-    assert orders.source_rows() == orders.target_rows()
-
-
-def test_a_window_by_flags_is_another_plan_and_a_pinned_campaign_refuses_it(operator: Operator) -> None:
-    orders = operator.orders
-    load(orders)
-    before = operator.state()
-    for words in (("run", "--execute"), ("resume",), ("retry-failed", "--execute")):
-        error = operator.json(*words, "--buckets", "4", exit_code=2)["error"]
-        assert (error["code"], "--buckets" in error["next_step"]) == ("PLAN_DRIFT", True), words
-    status = operator.json("status", "--buckets", "4")
-    assert "--buckets" in status["recommended_action"]
-    assert operator.json("doctor", "--buckets", "4", exit_code=1)["next_action"] == status["recommended_action"]
-    assert operator.state() == before
-
-    other = ("--buckets", "4", "--backfill-id", "orders_2")
-    assert operator.json("status", *other)["phase"] == "planned"
-    told = operator.run("status", *other).stdout
-    assert told.rstrip().endswith(f"dpone backfill run {operator.manifest} {' '.join(other)} --execute")
-    done = operator.json("run", "--execute", *other)
-    assert done["backfill"]["progress"]["committed"] == 4
-    assert orders.source_rows() == orders.target_rows()
-
-
-def test_dpone_run_does_what_the_manifest_is_for(operator: Operator) -> None:
-    orders = operator.orders
-    operator.environment |= {"DPONE_INTERVAL_START": "2024-01-01T00:00:00+00:00", "DPONE_DAG_RUN_ID": "scheduled__1"}
-    done = operator.json("run", group=())
-    assert (done["outcome"], done["phase"]) == ("done", "handoff_committed")
-    assert done["backfill"]["interval"] == {
-        "start": "2024-01-01T00:00:00+00:00",
-        "end": None,
-        "logical_date": "2024-01-01T00:00:00+00:00",
-        "dag_id": None,
-        "dag_run_id": "scheduled__1",
-        "try_number": None,
-    }
-    orders.on_source("UPDATE public.orders SET note = 'changed' WHERE paid")
-    increments = yaml.safe_load(operator.manifest.read_text())
-    increments["source"]["options"]["xmin_execution"]["mode"] = "incremental"
-    increments["sink"]["strategy"] = {"mode": "incremental_merge", "unique_key": ["id"]}
-    increments["state"]["schema"] = "system"
-    operator.manifest.write_text(yaml.safe_dump(increments))
-    increment = operator.json("run", group=())
-    assert increment["outcome"] == "done"
-    assert orders.source_rows() == orders.target_rows()
 
 
 def on_a_terminal(operator: Operator, *words: str) -> str:

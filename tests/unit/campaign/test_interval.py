@@ -14,6 +14,7 @@ from dpone_dagster.campaign.interval import NO_INTERVAL, Interval, read_interval
 from dpone_dagster.campaign.manifests import parse_any
 from dpone_dagster.campaign.overrides import RunOptions
 from dpone_dagster.campaign.plan import ChunkSpec, Plan, infer_kind
+from dpone_dagster.campaign.spec import CampaignSpec
 from tests.unit.campaign.test_manifest import changed
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -167,3 +168,22 @@ def test_a_swap_refuses_tokens_whatever_the_interval_and_others_ask_for_it() -> 
         except ManifestInvalid as error:
             said = str(error)
         assert ("has no value in this run" in said) is unresolved
+
+
+def test_each_interval_is_a_campaign_unless_its_id_says_otherwise() -> None:
+    chunk = {"column": "id", "from": START, "to": END, "step": "1d"}
+
+    def key(day: int, run: str, **more: str) -> str:
+        manifest = changed(
+            BACKFILL__chunk=chunk, BACKFILL__publication={"mode": "direct"}, BACKFILL__inner_mode="replace", **more
+        )
+        manifest["source"].pop("options")
+        interval = Interval(berlin(2024, 1, day), berlin(2024, 1, day + 1), dag_run_id=run)
+        spec = parse_any(manifest, RunOptions(interval=interval)).to_spec()
+        assert isinstance(spec, CampaignSpec)
+        return spec.run_key
+
+    assert key(1, "a") == key(1, "b") != key(2, "a")
+    by_run = {"BACKFILL__backfill_id": "x_{{ dag_run_id }}"}
+    again = "scheduled__2024-01-01T00:00:00+00:00"
+    assert key(1, again, **by_run) == key(1, again, **by_run) != key(1, "manual__1", **by_run)
