@@ -23,8 +23,8 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     "backfill_id": ("backfill_id",),
     "retry_policy": ("retry_policy",),
 }
-# These make other chunks, so a campaign that is there refuses them.
-WINDOW = ("column", "from", "to", "step", "kind", "buckets")
+# These make another plan, so a campaign that is there refuses them.
+_PLAN = ("column", "from", "to", "step", "kind", "buckets", "inner_mode")
 _BACKFILL = ("sink", "strategy", "backfill")
 
 
@@ -41,9 +41,9 @@ class RunOptions:
     interval: Interval = NO_INTERVAL
 
     @property
-    def window(self) -> tuple[str, ...]:
-        """Which of the overrides make other chunks."""
-        return tuple(name for name in WINDOW if name in self.overrides)
+    def plan_changes(self) -> tuple[str, ...]:
+        """Which of the overrides make another plan."""
+        return tuple(name for name in _PLAN if name in self.overrides)
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, for the processes that read the manifest again."""

@@ -35,7 +35,7 @@ class Asked:
     @property
     def another_plan(self) -> str:
         """What to do where a pinned campaign was prepared with another window than the flags say."""
-        flags = ", ".join(f"--{name}" for name in self.options.window)
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in self.options.plan_changes)
         return (
             f"Leave out {flags}: that makes another plan than the one that `backfill_id` pins; or name a new campaign "
             "by --backfill-id."

@@ -69,7 +69,7 @@ def report_of(status: CampaignStatus, manifest: Asked) -> Report:
 
 def _action(status: CampaignStatus, manifest: Asked) -> str:
     """The one thing to do next; where flags have made another plan, that they have."""
-    if status.drift and manifest.options.window:
+    if status.drift and manifest.options.plan_changes:
         return manifest.another_plan
     return pasteable(status.recommended_action, manifest)
 
@@ -141,7 +141,7 @@ def doctor_report(manifest: Asked) -> Report:
         diagnosis = inspect.doctor(spec, connector)
     number = len(diagnosis.findings)
     found = "nothing wrong" if not number else f"{number} finding{'s' if number > 1 else ''}"
-    drifted = diagnosis.status is not None and diagnosis.status.drift and manifest.options.window
+    drifted = diagnosis.status is not None and diagnosis.status.drift and manifest.options.plan_changes
     action = manifest.another_plan if drifted else pasteable(diagnosis.next_action, manifest)
     notes, commands = advised(action, manifest)
     rows = tuple((f.path, f.problem, pasteable(f.advice, manifest)) for f in diagnosis.findings)

@@ -122,14 +122,14 @@ def pasteable(advice: str, manifest: Asked | None) -> str:
 
 def advice_for(error: DponeError, manifest: Asked | None) -> str:
     """An error's advice; where flags have made another plan, that they have."""
-    if error.code == PlanDrift.code and manifest is not None and manifest.options.window:
+    if error.code == PlanDrift.code and manifest is not None and manifest.options.plan_changes:
         return manifest.another_plan
     return error.advice
 
 
 def _next_command(error: DponeError, manifest: Asked | None) -> str:
     """The command to type next: the one of the advice, else the same again once that is followed."""
-    if error.code == PlanDrift.code and manifest is not None and manifest.options.window:
+    if error.code == PlanDrift.code and manifest is not None and manifest.options.plan_changes:
         return command("backfill", "status", manifest.path)
     if manifest is not None and (found := _COMMAND.search(error.advice)):
         return pasteable(found[0].strip(), manifest)

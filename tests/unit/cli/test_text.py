@@ -62,6 +62,10 @@ def test_the_next_command_has_the_flags_again(capsys: pytest.CaptureFixture[str]
     drift = error_text(capsys, PlanDrift("it was prepared differently"))
     assert "Leave out --buckets" in drift[-2]
     assert drift[-1] == f"  then: dpone backfill status {EXAMPLE}"
+    other_mode = Asked(EXAMPLE, RunOptions({"inner_mode": "replace"}), ("--inner-mode", "replace"))
+    assert "Leave out --inner-mode:" in error_text(capsys, PlanDrift("it was prepared differently"), other_mode)[-2]
+    lanes = Asked(EXAMPLE, RunOptions({"parallel_workers": 2}), ("--parallel-workers", "2"))
+    assert PlanDrift.next_step in error_text(capsys, PlanDrift("it was prepared differently"), lanes)[-2]
 
 
 def test_a_failure_with_no_command_of_its_own_says_the_typed_one_again(tmp_path: Path) -> None:
