@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dagster import AssetKey, AssetsDefinition, Definitions
+from dagster import AssetKey, AssetsDefinition, Definitions, build_schedule_from_partitioned_job
 
 from dpone_dagster.assets.automation import automation_sensor
 from dpone_dagster.assets.incremental import build_incremental
+from dpone_dagster.assets.interval import IntervalLoad, build_interval_target, partitions_by
 from dpone_dagster.assets.names import asset_key
 from dpone_dagster.assets.publication import build_published_target, build_validated_shadow, build_xmin_handoff
 from dpone_dagster.assets.shadow import build_shadow
-from dpone_dagster.campaign.spec import CampaignSpec, IncrementPolicy, RouteSpec
-from dpone_dagster.jobs import campaign_job, executor_for, increment_job
+from dpone_dagster.campaign.spec import CampaignSpec, IncrementPolicy, IntervalPolicy, RouteSpec
+from dpone_dagster.jobs import campaign_job, executor_for, increment_job, interval_job
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
 from dpone_dagster.resources.notifier import NOTIFIER_NAME, DponeNotifier
 from dpone_dagster.schedules import increment_schedule
@@ -74,6 +75,27 @@ def build_initial_load(spec: CampaignSpec, manifest_path: Path, connections: Dpo
         assets=assets,
         jobs=[campaign_job(spec, executor_for([spec], os.environ))],
         sensors=[automation_sensor(spec, after_shadow)] if spec.automate and after_shadow else [],
+        resources={RESOURCE_NAME: connections},
+    )
+
+
+def build_intervals(
+    spec: CampaignSpec, policy: IntervalPolicy, manifest_path: Path, connections: DponeConnections
+) -> Definitions:
+    """A manifest that is loaded by intervals: one asset, its job, and a schedule that is off until somebody wants it.
+
+    Args:
+        spec: Read for any interval.
+        policy: Which intervals there are.
+        manifest_path: Where it was read from; each run reads it for its own interval.
+        connections: Opens its connections when a step runs.
+    """
+    load = IntervalLoad(spec, manifest_path, partitions_by(policy))
+    job = interval_job(spec, executor_for([spec], os.environ))
+    return Definitions(
+        assets=[build_interval_target(load)],
+        jobs=[job],
+        schedules=[build_schedule_from_partitioned_job(job)],
         resources={RESOURCE_NAME: connections},
     )
 

@@ -12,10 +12,16 @@ from dpone_dagster.assets.names import asset_key
 from dpone_dagster.campaign.errors import DponeError, Finding, ManifestInvalid
 from dpone_dagster.campaign.handoffs import handoff_findings
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
-from dpone_dagster.campaign_definitions import build_alerts, build_campaign, build_increments, build_initial_load
+from dpone_dagster.campaign_definitions import (
+    build_alerts,
+    build_campaign,
+    build_increments,
+    build_initial_load,
+    build_intervals,
+)
 from dpone_dagster.jobs import executor_for
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
-from dpone_dagster.settings import load_route, manifest_paths, project_root
+from dpone_dagster.settings import load_template, manifest_paths, project_root
 
 
 def build_defs(environ: Mapping[str, str], root: Path, connections: DponeConnections | None = None) -> Definitions:
@@ -45,6 +51,8 @@ def _parts(found: list[tuple[Path, RouteSpec]], opener: DponeConnections) -> Ite
         if not isinstance(spec, CampaignSpec):
             campaign = campaigns.get(spec.handoff_id or "")
             yield build_increments(spec, asset_key(campaign, "xmin_handoff") if campaign else None, opener)
+        elif spec.interval is not None:
+            yield build_intervals(spec, spec.interval, path, opener)
         elif spec.handoff_id is not None and spec.handoff_id in apart:
             yield build_initial_load(spec, path, opener)
         else:
@@ -59,7 +67,7 @@ def _read_all(paths: list[Path]) -> list[tuple[Path, RouteSpec]]:
     findings: list[Finding] = []
     for path in paths:
         try:
-            spec = load_route(path)
+            spec = load_template(path)
         except DponeError as error:
             findings += _findings_of(path, error)
             continue

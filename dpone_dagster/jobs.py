@@ -104,6 +104,22 @@ def retry_job(spec: CampaignSpec, executor: ExecutorDefinition) -> UnresolvedAss
     )
 
 
+def interval_job(spec: CampaignSpec, executor: ExecutorDefinition) -> UnresolvedAssetJobDefinition:
+    """One interval, or a range of them.
+
+    Args:
+        spec: Read for any interval.
+        executor: Where its steps run.
+    """
+    return define_asset_job(
+        campaign_job_name(spec),
+        selection=AssetSelection.assets(loaded_key(spec)),
+        description=f"Load intervals of `{spec.source}` into `{spec.target}`.",
+        run_tags=NO_RETRIES,
+        executor_def=executor,
+    )
+
+
 def increment_job(spec: RouteSpec, executor: ExecutorDefinition) -> UnresolvedAssetJobDefinition:
     """One increment.
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
+from dpone_dagster.campaign.interval import Interval
+from dpone_dagster.campaign.manifest_paths import at
 from dpone_dagster.campaign.manifests import AnyManifest, parse_any
 from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
 MANIFESTS_VARIABLE = "DPONE_MANIFESTS"
 DEFAULT_FOLDER = "campaigns"
+_ANY_INTERVAL = RunOptions(
+    interval=Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC), dag_run_id="any")
+)
 _SUFFIXES = frozenset({".yaml", ".yml"})
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _COMPONENT = "dpone_dagster.Campaign"
@@ -113,6 +119,28 @@ def load_route(path: Path, options: RunOptions = AS_WRITTEN) -> RouteSpec:
         TooManyChunks: The plan has more chunks than `max_chunks`.
     """
     return load_manifest(path, options).to_spec()
+
+
+def load_template(path: Path) -> RouteSpec:
+    """As `load_route`; a manifest that is loaded by intervals is read for one that stands for all of them.
+
+    Args:
+        path: The YAML file.
+
+    Raises:
+        ManifestInvalid: As `load_manifest`.
+        TooManyChunks: The plan has more chunks than `max_chunks`.
+    """
+    found = _manifest_in(_read_or_none(path))
+    by_intervals = at(found, "dagster.interval") is not None
+    return load_route(path, _ANY_INTERVAL if by_intervals else AS_WRITTEN)
+
+
+def _read_or_none(path: Path) -> object:
+    try:
+        return _read(path)
+    except ManifestInvalid:
+        return None  # which `load_route` says in its own words
 
 
 def manifest_paths(environ: Mapping[str, str], root: Path) -> list[Path]:

@@ -27,6 +27,7 @@ from dpone_dagster.campaign.manifest_values import (
     a_boolean,
     a_cron,
     a_timezone,
+    a_wall_time,
     as_text,
     folded_connection_id,
     null_is_a_word,
@@ -42,6 +43,7 @@ from dpone_dagster.campaign.spec import (
     AlertPolicy,
     CampaignSpec,
     IncrementPolicy,
+    IntervalPolicy,
     PublicationPolicy,
     RetryPolicy,
     StatePolicy,
@@ -296,6 +298,15 @@ class AlertsBlock(IncrementAlertsBlock):
     )
 
 
+class IntervalBlock(Block):
+    """The intervals that a manifest with `{{ data_interval_start }}` is loaded by, one a partition in Dagster."""
+
+    start: Annotated[Text, AfterValidator(a_wall_time)] = Field(description="Of the first one: a date, or a time.")
+    end: Annotated[Text, AfterValidator(a_wall_time)] | None = Field(default=None, description="Of the last one.")
+    cron: Annotated[str, AfterValidator(a_cron)] = Field(default="0 0 * * *", description="Where intervals meet.")
+    timezone: Annotated[str, AfterValidator(a_timezone)] = "UTC"
+
+
 class DagsterBlock(Block):
     """What belongs to the host."""
 
@@ -304,6 +315,7 @@ class DagsterBlock(Block):
     mapping: MappingBlock = Field(default_factory=MappingBlock)
     automate: bool = Field(default=False, description="Validate, publish and hand over as soon as all is loaded.")
     incremental: IncrementBlock = Field(default_factory=IncrementBlock)
+    interval: IntervalBlock | None = None
     alerts: AlertsBlock = Field(default_factory=AlertsBlock)
     owners: list[Owner] = Field(default_factory=list)
     tags: dict[TagKey, TagValue] = Field(default_factory=dict)
@@ -379,6 +391,7 @@ class Manifest(Block):
             publication=PublicationPolicy(backfill.publication.mode, backfill.publication.artifact_scope),
             mapping=self._mapping(),
             automate=host.automate,
+            interval=IntervalPolicy(**host.interval.model_dump()) if host.interval else None,
             allow_empty=backfill.allow_empty,
             handoff_id=xmin.handoff_id if xmin else None,
             increment=IncrementPolicy(**host.incremental.model_dump()),

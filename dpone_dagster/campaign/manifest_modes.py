@@ -15,6 +15,9 @@ _BACKFILL = "sink.strategy.backfill"
 _CHUNK = f"{_BACKFILL}.chunk"
 _MODE = f"{_BACKFILL}.publication.mode"
 _XMIN = "source.options.xmin_execution"
+_INTERVAL = "dagster.interval"
+_REPEATABLE = ("replace", "partition_replace", "incremental_merge")
+_LEAVE_IT_OUT = "leave it out"
 _NAME_A_KEY = "name the not-null columns that identify a row, such as `unique_key: [id]`"
 
 
@@ -34,6 +37,8 @@ def _shadow_swap(data: Mapping[Any, Any]) -> Iterator[Finding]:
     if inner_mode in ACTIONS and inner_mode != "incremental_append":
         advice = "write `inner_mode: incremental_append`: a shadow is empty, and each chunk is appended to it once"
         yield Finding(f"{_BACKFILL}.inner_mode", f"found {shown(inner_mode)} beside shadow_swap", advice)
+    if at(data, _INTERVAL) is not None:
+        yield Finding(_INTERVAL, "has no meaning beside shadow_swap, which loads one fixed range once", _LEAVE_IT_OUT)
     key, column = names(data, _KEY), at(data, f"{_CHUNK}.column")
     if _lacks_a_key(data):
         yield Finding(_KEY, "is missing", _NAME_A_KEY)
@@ -53,6 +58,32 @@ def _direct(data: Mapping[Any, Any]) -> Iterator[Finding]:
         if at(data, f"{_BACKFILL}.publication.{name}") is not None:
             advice = "leave it out, or write `mode: shadow_swap`"
             yield Finding(f"{_BACKFILL}.publication.{name}", "has no meaning beside mode `direct`", advice)
+    if at(data, _INTERVAL) is not None:
+        yield from _intervals(data)
+
+
+def _intervals(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    inner_mode, mapping = at(data, f"{_BACKFILL}.inner_mode"), at(data, "dagster.mapping.mode")
+    if inner_mode in ACTIONS and inner_mode not in _REPEATABLE:
+        problem = f"found {shown(inner_mode)} beside dagster.interval, whose partitions may be loaded again"
+        advice = "write `partition_replace`, or `incremental_merge` with a key"
+        yield Finding(f"{_BACKFILL}.inner_mode", problem, advice)
+    if mapping in ("summary", "visible"):
+        problem = f"found {shown(mapping)} beside dagster.interval, whose backfills are one run a range"
+        yield Finding("dagster.mapping.mode", problem, _LEAVE_IT_OUT)
+
+
+def interval_findings(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    """An interval that the chunks do not follow: every partition would load the same range.
+
+    Args:
+        data: As it is written, its tokens in place.
+    """
+    if at(data, _INTERVAL) is None or at(data, _MODE) == "shadow_swap":
+        return
+    for bound, token in (("from", "data_interval_start"), ("to", "data_interval_end")):
+        if token not in str(at(data, f"{_CHUNK}.{bound}")):
+            yield Finding(f"{_CHUNK}.{bound}", "does not follow dagster.interval", f'write "{{{{ {token} }}}}"')
 
 
 def _lacks_a_key(data: Mapping[Any, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 from pydantic.config import JsonDict
@@ -49,6 +49,17 @@ def a_timezone(value: str) -> str:
         ZoneInfo(value)
     except (ValueError, OSError, KeyError):
         raise PydanticCustomError("timezone", "Input should be an IANA time zone such as Europe/Paris") from None
+    return value
+
+
+def a_wall_time(value: str) -> str:
+    """A date or a time by a clock on the wall; the zone stands beside it."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is not None:
+        raise PydanticCustomError("wall_time", "Input should be a date or a time without a zone, such as 2024-01-01")
     return value
 
 

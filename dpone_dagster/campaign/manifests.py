@@ -11,6 +11,7 @@ from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.increment_manifest import IncrementManifest
 from dpone_dagster.campaign.interval import resolved
 from dpone_dagster.campaign.manifest import Manifest, parsed
+from dpone_dagster.campaign.manifest_modes import interval_findings
 from dpone_dagster.campaign.manifest_paths import at
 from dpone_dagster.campaign.manifest_rules import loads_once
 from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions, overridden
@@ -31,6 +32,8 @@ def parse_any(data: object, options: RunOptions = AS_WRITTEN) -> AnyManifest:
     if at(data, "sink.strategy.mode") == "incremental_merge":
         _prove_no_overrides(options)
         return parsed(data, IncrementManifest)
+    if isinstance(data, Mapping) and (findings := list(interval_findings(data))):
+        raise ManifestInvalid("the manifest has no intervals to load", findings=findings)
     changed = overridden(data, options.overrides)
     if isinstance(changed, Mapping) and not loads_once(changed):
         changed = resolved(changed, options.interval)

@@ -84,6 +84,23 @@ class AlertPolicy:
     increment_within_minutes: int | None = 60
 
 
+@dataclass(frozen=True)
+class IntervalPolicy:
+    """The intervals that a manifest with `{{ data_interval_start }}` is loaded by, one a partition.
+
+    Attributes:
+        start: The first one's start, a date or a time of the zone.
+        end: Where the last one ends; None for never.
+        cron: When one ends and the next one starts.
+        timezone: Of all three, an IANA name.
+    """
+
+    start: str
+    end: str | None = None
+    cron: str = "0 0 * * *"
+    timezone: str = "UTC"
+
+
 @dataclass(frozen=True, kw_only=True)
 class RouteSpec:
     """One source table and one target table, and how increments keep the one like the other. Holds no secret.
@@ -121,6 +138,7 @@ class CampaignSpec(RouteSpec):
     Attributes:
         on_chunk_failure: Whether a failed chunk stops the whole campaign, the run that it belongs to, or nothing.
         automate: Whether Dagster starts each step after the load by itself.
+        interval: The intervals that Dagster loads it by; None for one load.
     """
 
     backfill_id: str | None
@@ -132,6 +150,7 @@ class CampaignSpec(RouteSpec):
     on_chunk_failure: Literal["stop", "stop_run", "continue"] = "stop"
     drain_timeout_seconds: int = 300
     inner_mode: InnerMode = "incremental_append"
+    interval: IntervalPolicy | None = None
     publication: PublicationPolicy = field(default_factory=PublicationPolicy)
     mapping: MappingPolicy = field(default_factory=MappingPolicy)
     automate: bool = False

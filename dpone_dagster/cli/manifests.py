@@ -11,7 +11,7 @@ from dpone_dagster.campaign.handoffs import handoff_findings
 from dpone_dagster.campaign.manifests import schema_of_any
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.cli.report import Report, Table, command
-from dpone_dagster.settings import load_route, manifest_paths, project_root
+from dpone_dagster.settings import load_template, manifest_paths, project_root
 
 
 def check_report(paths: tuple[Path, ...]) -> Report:
@@ -29,7 +29,7 @@ def check_report(paths: tuple[Path, ...]) -> Report:
     served: list[tuple[str, RouteSpec]] = []
     for path in chosen:
         try:
-            spec = load_route(path)
+            spec = load_template(path)
         except Refused as error:
             said = error.findings or (Finding("", error.message, error.advice),)
             findings += [Finding(f"{path}: {f.path}" if f.path else str(path), f.problem, f.advice) for f in said]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpone_dagster.campaign.errors import Finding, Refused, TargetUnknown
 from dpone_dagster.campaign.spec import RouteSpec
-from dpone_dagster.settings import load_route, manifest_paths, project_root
+from dpone_dagster.settings import load_template, manifest_paths, project_root
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def manifest_of(wanted: Wanted) -> Path:
     findings: list[Finding] = []
     for path in manifest_paths(os.environ, project_root(Path.cwd())):
         try:
-            spec = load_route(path)
+            spec = load_template(path)
         except Refused as error:
             findings.append(Finding(str(path), f"{error.code}: {error.message}"))
             continue
@@ -76,7 +76,7 @@ def manifest_of(wanted: Wanted) -> Path:
 
 
 def _prove(wanted: Wanted, path: Path) -> None:
-    spec = load_route(path)
+    spec = load_template(path)
     by_file = wanted.manifest is None
     asked = Wanted(str(spec.target) if by_file else wanted.name, None, wanted.connection, wanted.backend)
     if not asked.fits(spec):

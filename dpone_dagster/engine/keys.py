@@ -77,10 +77,21 @@ def _unfit_chunk_column(
     """Bounds must be exact values of the column's own type, or its index is of no use and rows fall between them."""
     kind, name = spec.chunk.kind, spec.chunk.column
     column = next((c for c in columns if c.name == name), None)
-    if column is None or chunk_bound_type(kind, column.type, bounds) is not None:
+    if column is None:
+        return []
+    if kind == "timestamp" and column.type.name == "date" and not _whole_days(spec):
+        problem = "a date cannot be cut at a time of day that is not midnight in UTC"
+        return [Finding(f"{table}.{name}", problem, "write `kind: date` under `sink.strategy.backfill.chunk`")]
+    if chunk_bound_type(kind, column.type, bounds) is not None:
         return []
     problem = f"{column.type} cannot be cut into chunks of kind `{kind}`"
     return [Finding(f"{table}.{name}", problem, "choose another chunk column or kind")]
+
+
+def _whole_days(spec: CampaignSpec) -> bool:
+    """Whether a window of instants begins and ends with a day of UTC, as a date's own instants do."""
+    first, last = spec.plan.chunk(0), spec.plan.chunk(spec.plan.count - 1)
+    return all("T00:00:00+00:00" in bound for bound in (first.lower, last.upper))
 
 
 def _keys_that_cannot_be_compared(spec: CampaignSpec, live: tuple[Column, ...], types: TypeTable) -> list[Finding]:

@@ -11,7 +11,7 @@ from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.heartbeat import Heartbeat
-from dpone_dagster.engine.sessions import campaign_active, existing_campaign, opened
+from dpone_dagster.engine.sessions import campaign_active, existing_campaign, opened, prove_no_campaign
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
 
@@ -83,6 +83,8 @@ class LaneSessions:
         if spec.direct and not fence.share_target(spec.target, _JOIN_SECONDS):
             named = "; ".join(map(str, fence.target_holders(spec.target))) or "a session that has just let go"
             raise CampaignActive(f"{spec.target} is held by {named}")
+        if spec.direct:
+            prove_no_campaign(self.target, spec.target, but=spec)  # of two that overlap, the later one sees the other
         self._record = existing_campaign(self.spec, self.target)
         return self._record
 

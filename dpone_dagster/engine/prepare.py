@@ -30,6 +30,7 @@ from dpone_dagster.campaign.watermark import prove_handoff_pair
 from dpone_dagster.engine.generation import generation_of
 from dpone_dagster.engine.keys import prove_keys
 from dpone_dagster.engine.sessions import (
+    WINDOW,
     campaign_active,
     existing_campaign,
     hold_campaign,
@@ -164,7 +165,7 @@ def _create_or_wait(spec: CampaignSpec, source: Source, target: Target, intent: 
 def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven:
     """All checks of a new campaign; reads no row, creates nothing."""
     if target.ledger.provisioned():
-        prove_no_campaign(target, spec.target, but=spec.run_key)
+        prove_no_campaign(target, spec.target, but=spec)
     table = source.describe(spec.source, spec.source_columns)
     if spec.handoff_id is not None and table.kind not in _READABLE_BY_XMIN:
         raise SourceUnsuitable(f"{spec.source} is a {table.kind}, which has no xmin to read increments by")
@@ -264,6 +265,7 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
             shadow_object_id=written.object_id,
             digest_key=secrets.token_hex(16),
             anchor=anchor,
+            diagnostics={WINDOW: spec.chunk.as_dict()} if spec.direct else {},
         )
         target.ledger.create(record, plan)
     return record
@@ -294,7 +296,7 @@ def prove_unchanged(spec: CampaignSpec, source: Source, target: Target, record: 
         return
     if intent != "resume":
         prove_not_cancelled(record)
-    prove_no_campaign(target, spec.target, but=spec.run_key)
+    prove_no_campaign(target, spec.target, but=spec)
     prove_standing(spec, record, source, target)
 
 

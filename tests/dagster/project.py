@@ -48,7 +48,7 @@ class Project:
 
     @property
     def dataset(self) -> str:
-        return self.orders.spec.dataset
+        return str(self.orders.manifest["name"])
 
     @property
     def keys(self) -> list[str]:

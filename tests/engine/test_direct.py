@@ -302,3 +302,28 @@ def test_an_increment_and_a_chunk_never_write_at_once(either: Orders, monkeypatc
     # The history of publications is what it was, and increments go on from their checkpoint.
     assert run_increment(published, either.connector, "run-5").rows_read == 400
     assert either.target_rows() == either.source_rows()
+
+
+def test_windows_that_are_apart_are_loaded_side_by_side_and_no_others(small: Orders) -> None:
+    small.on_source(SPREAD)
+    one = direct(small, "replace", chunk={**TWO_DAYS, "from": "2024-03-28", "to": "2024-03-29"}).spec
+    prepare(one, small.connector, intent="run", run_id="run-1")
+    prepare(direct(small, "replace", chunk={**TWO_DAYS, "from": "2024-03-29"}, number=2).spec, small.connector,
+            intent="run", run_id="run-2")  # fmt: skip
+    with closing(small.connector.target("a lane of the first")) as other:
+        assert other.fence.lock_campaign(one.run_key, "shared", 1)
+        with pytest.raises(CampaignActive, match="is at work"):
+            lane(small, Seen())  # it overlaps, and nobody was at work when it was prepared
+        with pytest.raises(CampaignActive, match="is at work"):
+            prepare(direct(small, "replace", number=3).spec, small.connector, intent="run", run_id="run-3")
+        done(direct(small, "replace", chunk=TWO_DAYS, number=4))
+    assert within(small.target_rows(), 30, 31) == within(small.source_rows(), 30, 31)
+
+
+def test_a_date_is_not_cut_at_a_time_of_day(small: Orders) -> None:
+    small.on_source("ALTER TABLE public.orders ADD day date NOT NULL DEFAULT now()")
+    small.on_target("ALTER TABLE landing.orders ADD day date NOT NULL DEFAULT now()")
+    window = {"column": "day", "from": "2024-03-30T00:00-04:00", "to": "2024-03-31T00:00-04:00", "step": "1d"}
+    with pytest.raises(KeyInvalid, match="not midnight in UTC"):
+        prepare(direct(small, "replace", chunk=window).spec, small.connector, intent="run", run_id="run-1")
+    done(direct(small, "replace", chunk={**window, "from": "2024-03-30", "to": "2024-03-31"}))
