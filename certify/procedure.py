@@ -98,7 +98,7 @@ def _crash_in_chunk(campaign: Campaign, operator: Operator, point: str, share: i
 def why(campaign: Campaign) -> str:
     """What the state tables say of a run that has failed by itself."""
     seen = status(campaign.spec, campaign.connector)
-    chunks = [f"chunk {chunk.index}: {chunk.error_code}: {chunk.error}" for chunk in seen.failed]
+    chunks = [f"chunk {chunk.index}: {chunk.error_code}: {chunk.error}" for chunk in seen.failed if chunk.error_code]
     return "; ".join(chunks + [str(finding) for finding in seen.findings]) or f"the campaign is {seen.phase}"
 
 
