@@ -276,6 +276,7 @@ def test_starting_is_quick_and_imports_neither_dagster_nor_drivers(words: list[s
         "except SystemExit: pass\n"
         "used = resource.getrusage(resource.RUSAGE_SELF)\n"
         "heavy = {'dagster', 'psycopg', 'pyodbc', 'adbc_driver_postgresql', 'mssql_python', 'pyarrow', 'rich'}\n"
+        "heavy.add('jinja2')\n"
         "print(used.ru_utime + used.ru_stime, *sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
     )
     arguments = [str(manifest) if word == "MANIFEST" else word for word in words]
