@@ -17,6 +17,7 @@ import pytest
 from tests.engine.campaign import finish, load
 from tests.operators import Operator
 from tests.orders import Orders
+from tests.pages import HtmlPage
 from tests.waiting import PATIENCE_SECONDS, within
 
 
@@ -230,6 +231,30 @@ def test_refusals_exit_2_and_create_nothing(operator: Operator, spoil: Callable[
     assert "hunter2" not in done.stdout + done.stderr
     assert operator.state() == {}
     assert not (operator.folder / ".dpone").exists()
+
+
+def test_a_report_is_a_whole_file_or_a_refusal(operator: Operator) -> None:
+    page = operator.folder / "orders-report.html"
+    planned = operator.json("report")
+    assert (planned["output"], planned["verdict"], planned["bytes"]) == (page.name, "Not prepared", page.stat().st_size)
+    assert "Not prepared" in HtmlPage(page.read_text()).text
+    assert operator.state() == {}
+    load(operator.orders)
+    finish(operator.orders)
+    before, files = operator.state(), sorted(operator.folder.iterdir())
+    told = operator.run("report")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.startswith("orders: handoff_committed, 8 of 8 chunks, 2,000 rows → orders-report.html")
+    text = HtmlPage(page.read_text()).text
+    assert "2,000 rows are live as landing.orders" in text
+    assert f"dpone backfill rollback {operator.manifest}" in text
+    assert operator.state() == before
+    assert sorted(operator.folder.iterdir()) == files
+    assert "<!doctype html>" in operator.run("report", "--output", "/dev/stdout").stdout
+
+    refused = operator.json("report", "--output", str(operator.manifest / "report.html"), exit_code=2)["error"]
+    assert "cannot be written" in refused["message"]
+    assert "--output FILE" in refused["next_step"]
 
 
 def test_rollback_and_drop_backup_are_previews_until_somebody_answers_for_them(operator: Operator) -> None:
