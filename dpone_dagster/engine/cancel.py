@@ -32,5 +32,6 @@ def cancel(spec: CampaignSpec, connector: Connector, reason: str, requested_by: 
         record = existing_campaign(spec, target)
         if not target.ledger.cancel(record.run_key, reason, requested_by):
             phase = existing_campaign(spec, target).phase
-            raise CancelRefused(f"campaign {spec.dataset} is {phase}: there is nothing left to stop")
+            undo = "Load the range as it should be, with a new `backfill_id`." if record.direct else None
+            raise CancelRefused(f"campaign {spec.dataset} is {phase}: there is nothing left to stop", next_step=undo)
         return existing_campaign(spec, target)

@@ -108,7 +108,7 @@ def prove_rights(spec: CampaignSpec, target: Target) -> None:
     Raises:
         RightsMissing: It may not; each right is named.
     """
-    if missing := target.missing_rights(spec.target):
+    if missing := target.missing_rights(spec.target, "write" if spec.direct else "publish"):
         raise RightsMissing(f"the login of `{spec.sink_ref}` may not do what a campaign does", findings=missing)
 
 

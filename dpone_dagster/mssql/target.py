@@ -23,6 +23,7 @@ from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import Wire
 from dpone_dagster.ports.tables import Tables
+from dpone_dagster.ports.target import Use
 
 
 class MssqlTarget:
@@ -61,7 +62,7 @@ class MssqlTarget:
         """Server, database, and when both were made, as the server tells them."""
         return str(self.session.value(load("target.sql")["domain"]))
 
-    def missing_rights(self, table: TableRef) -> list[Finding]:
+    def missing_rights(self, table: TableRef, use: Use) -> list[Finding]:  # noqa: ARG002 - stages need all of them
         """Rights that a campaign on this table needs and this login lacks, by name."""
         return missing_rights(self.session, table, self._state_schema)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Literal, Protocol
 
 from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.names import TableRef
@@ -15,6 +15,9 @@ from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import Source, Wire
 from dpone_dagster.ports.tables import Tables
+
+# What a campaign does to the live table: swap another one in, or write rows to it.
+Use = Literal["publish", "write"]
 
 
 class Target(Protocol):
@@ -46,8 +49,8 @@ class Target(Protocol):
         """Server and database, as proven by the server: equal for connections of one transaction domain."""
         ...
 
-    def missing_rights(self, table: TableRef) -> list[Finding]:
-        """Rights that a campaign on this table needs and this login lacks, by name; changes nothing."""
+    def missing_rights(self, table: TableRef, use: Use) -> list[Finding]:
+        """Rights that a campaign needs on this table, for this use of it, and this login lacks; changes nothing."""
         ...
 
     def cancel(self) -> None:

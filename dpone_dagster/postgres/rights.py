@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dpone_dagster.campaign.errors import Finding, RightsMissing
 from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.ports.target import Use
 from dpone_dagster.postgres.queries import load
 from dpone_dagster.postgres.session import Session, translated
 
 
-def missing_rights(session: Session, table: TableRef, state_schema: str) -> list[Finding]:
+def missing_rights(session: Session, table: TableRef, state_schema: str, use: Use = "publish") -> list[Finding]:
     """Rights that a campaign needs and this login lacks.
 
     Args:
         session: The target's session.
         table: The live table.
         state_schema: Where the state tables are, or will be.
+        use: `publish` swaps the table, which takes its owner; `write` puts rows into it, and stages them for a merge.
     """
-    values = {"schema": table.schema, "name": table.name, "state": state_schema}
+    values = {"use": use, "schema": table.schema, "name": table.name, "state": state_schema}
     with translated():
         rows = session.connection.execute(load("rights.sql")["lacking"], values).fetchall()
     return [Finding(place, f"the login lacks {permission}", _advice(place, permission)) for place, permission in rows]

@@ -14,6 +14,7 @@ from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import Wire
 from dpone_dagster.ports.tables import Tables
+from dpone_dagster.ports.target import Use
 from dpone_dagster.postgres.changes import PostgresChanges
 from dpone_dagster.postgres.fence import PostgresFence
 from dpone_dagster.postgres.history import PostgresHistory
@@ -63,9 +64,9 @@ class PostgresTarget:
             raise DponeError("the server did not tell which one it is")
         return str(row[0])
 
-    def missing_rights(self, table: TableRef) -> list[Finding]:
+    def missing_rights(self, table: TableRef, use: Use) -> list[Finding]:
         """Rights that a campaign on this table needs and this login lacks, by name."""
-        return missing_rights(self.session, table, self._state_schema)
+        return missing_rights(self.session, table, self._state_schema, use)
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from dpone_dagster.campaign.errors import (
     CatalogRefused,
     ChunkFailed,
     KeyInvalid,
+    RightsMissing,
     RollbackRefused,
 )
 from dpone_dagster.campaign.ledger import Phase
@@ -327,3 +329,26 @@ def test_a_date_is_not_cut_at_a_time_of_day(small: Orders) -> None:
     with pytest.raises(KeyInvalid, match="not midnight in UTC"):
         prepare(direct(small, "replace", chunk=window).spec, small.connector, intent="run", run_id="run-1")
     done(direct(small, "replace", chunk={**window, "from": "2024-03-30", "to": "2024-03-31"}))
+
+
+def test_a_login_that_owns_nothing_may_write_if_it_has_the_rights_to(small: Orders) -> None:
+    small.on_target("CREATE ROLE dpone_writer LOGIN")
+    small.on_target("CREATE SCHEMA system AUTHORIZATION dpone_writer")
+    poor = replace(
+        direct(small, "incremental_merge"), target_url=small.target_url.replace("postgres@", "dpone_writer@")
+    )
+    try:
+        with pytest.raises(RightsMissing) as refused:
+            prepare(poor.spec, poor.connector, intent="run", run_id="run-1")
+        assert [(f.path, f.problem.removeprefix("the login lacks ")) for f in refused.value.findings] == [
+            ("schema landing", "USAGE"),
+            *(("table landing.orders", right) for right in ("DELETE", "INSERT", "SELECT", "UPDATE")),
+        ]
+        small.on_target("GRANT USAGE ON SCHEMA landing TO dpone_writer")
+        small.on_target("GRANT SELECT, INSERT, UPDATE, DELETE ON landing.orders TO dpone_writer")
+        done(poor)
+        done(direct(poor, "replace", number=2), run_id="run-2")
+        assert small.target_rows() == small.source_rows()
+    finally:
+        small.on_target("DROP OWNED BY dpone_writer")
+        small.on_target("DROP ROLE dpone_writer")

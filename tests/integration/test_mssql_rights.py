@@ -90,5 +90,5 @@ def test_each_right_that_is_missing_is_named_and_nothing_is_touched(orders: Mssq
 
 def test_an_owner_lacks_nothing(orders: MssqlOrders) -> None:
     target = MssqlTarget(orders.target_url, "test", "system")
-    assert target.missing_rights(orders.spec.target) == []
+    assert target.missing_rights(orders.spec.target, "publish") == []
     target.close()
