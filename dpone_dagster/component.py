@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from pydantic import BaseModel, RootModel
 
 from dpone_dagster.campaign.errors import ManifestInvalid
 from dpone_dagster.campaign.manifest import Manifest
-from dpone_dagster.campaign.manifests import parse_any
-from dpone_dagster.campaign_definitions import build_manifest
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign_definitions import build_alerts, build_intervals, build_manifest
+from dpone_dagster.jobs import executor_for
+from dpone_dagster.resources.connections import DponeConnections
+from dpone_dagster.settings import component_paths, load_template, template_of
 
 _FILE = "defs.yaml"
 
@@ -34,11 +38,11 @@ class Campaign(dg.Component):
     """A campaign: one large PostgreSQL table, loaded once, published by a swap and handed over to increments.
 
     Args:
-        manifest: A campaign's manifest.
+        spec: The campaign.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
-        self.manifest = manifest
+    def __init__(self, spec: CampaignSpec) -> None:
+        self.spec = spec
 
     @classmethod
     def get_spec(cls) -> ComponentTypeSpec:
@@ -64,13 +68,13 @@ class Campaign(dg.Component):
         Raises:
             ManifestInvalid: All that is wrong, each with its path.
         """
-        manifest = parse_any(attributes.root if isinstance(attributes, ManifestAttributes) else {})
-        if not isinstance(manifest, Manifest):
+        spec = template_of(attributes.root if isinstance(attributes, ManifestAttributes) else {})
+        if not isinstance(spec, CampaignSpec):
             raise ManifestInvalid(
                 f"{_file(context)} has increments only",
                 next_step="Set them under `dagster.incremental` of the campaign's own component.",
             )
-        return cls(manifest)
+        return cls(spec)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Assets, jobs, schedule and sensors, as for a manifest of `campaigns/`. Opens no connection.
@@ -78,7 +82,24 @@ class Campaign(dg.Component):
         Args:
             context: Where the folder is; shown with the shadow.
         """
-        return build_manifest(self.manifest.to_spec(), _file(context))
+        if self.spec.interval is not None:
+            return build_intervals(self.spec, self.spec.interval, _file(context), DponeConnections())
+        return build_manifest(self.spec, _file(context))
+
+
+def project_definitions(folder: Path) -> dg.Definitions:
+    """What the campaigns of a `dg` project have in common: the sensors that tell people, and the executor.
+
+    A campaign's own job brings its executor; partition backfills run under the project's.
+
+    Args:
+        folder: The project's `defs`.
+
+    Raises:
+        ManifestInvalid: A campaign of it is broken.
+    """
+    specs = [load_template(path) for path in component_paths(folder)]
+    return dg.Definitions.merge(build_alerts(specs), dg.Definitions(executor=executor_for(specs, os.environ)))
 
 
 def _file(context: dg.ComponentLoadContext) -> Path:

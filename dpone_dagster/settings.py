@@ -131,9 +131,33 @@ def load_template(path: Path) -> RouteSpec:
         ManifestInvalid: As `load_manifest`.
         TooManyChunks: The plan has more chunks than `max_chunks`.
     """
-    found = _manifest_in(_read_or_none(path))
-    by_intervals = at(found, "dagster.interval") is not None
-    return load_route(path, _ANY_INTERVAL if by_intervals else AS_WRITTEN)
+    return load_route(path, _template_options(_manifest_in(_read_or_none(path))))
+
+
+def template_of(data: object) -> RouteSpec:
+    """As `load_template`, of what somebody else has read.
+
+    Args:
+        data: The manifest as plain data.
+
+    Raises:
+        ManifestInvalid: It does not fit the contract.
+        TooManyChunks: The plan has more chunks than `max_chunks`.
+    """
+    return parse_any(data, _template_options(data)).to_spec()
+
+
+def component_paths(folder: Path) -> list[Path]:
+    """The files of a `dg` project's campaigns, sorted.
+
+    Args:
+        folder: Its `defs`.
+    """
+    return sorted(path for path in folder.rglob("defs.yaml") if at(_read_or_none(path), "type") == _COMPONENT)
+
+
+def _template_options(found: object) -> RunOptions:
+    return _ANY_INTERVAL if at(found, "dagster.interval") is not None else AS_WRITTEN
 
 
 def _read_or_none(path: Path) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,8 @@ from jsonschema import Draft202012Validator
 
 from dpone_dagster.campaign.errors import ManifestInvalid
 from dpone_dagster.campaign_definitions import build_manifest
-from dpone_dagster.component import Campaign, ManifestAttributes
-from dpone_dagster.settings import load_spec
+from dpone_dagster.component import Campaign, ManifestAttributes, project_definitions
+from dpone_dagster.settings import component_paths, load_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROJECT = EXAMPLES / "dg_project"
@@ -33,7 +34,7 @@ def attributes(file: Path = DEFS) -> dict[str, Any]:
 def test_a_component_defines_what_the_manifest_defines() -> None:
     component = Campaign.from_attributes_dict(attributes=attributes())
     spec = load_spec(EXAMPLES / "orders.yaml")
-    assert component.manifest.to_spec() == spec
+    assert component.spec == spec
     ours = component.build_defs(ComponentTree.for_test().load_context).get_repository_def()
     theirs = build_manifest(spec, EXAMPLES / "orders.yaml").get_repository_def()
     assert ours.asset_graph.get_all_asset_keys() == theirs.asset_graph.get_all_asset_keys()
@@ -51,7 +52,7 @@ def test_a_date_without_quotes_is_read_as_it_is_written(tmp_path: Path) -> None:
     file = tmp_path / "defs.yaml"
     file.write_text(text)
     component = Campaign.from_attributes_dict(attributes=attributes(file))
-    assert component.manifest.to_spec() == load_spec(file)
+    assert component.spec == load_spec(file)
     assert load_spec(file).plan.count == 12
 
 
@@ -69,6 +70,25 @@ def test_every_mistake_is_named_at_once() -> None:
         "dagster.incremental.cron",
         "sink.strategy.backfill.chunk.column",
     }
+
+
+def test_a_project_tells_people_of_all_its_campaigns_and_has_their_executor(tmp_path: Path) -> None:
+    folder = tmp_path / "defs"
+    shutil.copytree(DEFS.parent, folder / "orders")
+    (folder / "else").mkdir()
+    (folder / "else" / "defs.yaml").write_text("type: dagster.TemplatedSqlComponent\n")
+    shared = project_definitions(folder)
+    assert [sensor.name for sensor in shared.sensors or ()] == ["dpone_alerts", "dpone_run_failures"]
+    assert shared.executor is not None
+    assert component_paths(folder) == [folder / "orders" / "defs.yaml"]
+
+
+def test_a_campaign_by_intervals_has_its_partitions_by_time() -> None:
+    by_intervals = yaml.safe_load((EXAMPLES / "orders_intervals.yaml").read_text())
+    component = Campaign.from_attributes_dict(attributes=by_intervals)
+    assert component.spec.interval is not None
+    found = component.build_defs(ComponentTree.for_test().load_context).get_repository_def()
+    assert found.asset_graph.get_all_asset_keys()
 
 
 def test_increments_alone_are_no_campaign() -> None:

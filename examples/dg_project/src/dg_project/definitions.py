@@ -1,15 +1,17 @@
-"""What Dagster loads: everything in `defs`."""
+"""What Dagster loads: everything in `defs`, and what its campaigns have in common."""
 
-import os
 from pathlib import Path
 
 import dagster as dg
 
-from dpone_dagster.jobs import executor_for
+from dpone_dagster.component import project_definitions
+
+FOLDER = Path(__file__).parent
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """The components, and where the steps of partition backfills run: a campaign's own job brings its lanes itself."""
-    found = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
-    return dg.Definitions.merge(found, dg.Definitions(executor=executor_for([], os.environ)))
+    """The components, the sensors that tell people, and the executor of partition backfills."""
+    return dg.Definitions.merge(
+        dg.load_from_defs_folder(path_within_project=FOLDER), project_definitions(FOLDER / "defs")
+    )
