@@ -37,7 +37,7 @@ def end_tick(
         NotificationFailed: Nothing was achieved, and a channel failed.
     """
     failures = [*unseen, *unsent]
-    text = f"{len(watch.open)} open incidents, {watch.count_waiting} alerts to be sent"
+    text = f"incidents open: {len(watch.open)}; alerts to be sent: {watch.count_waiting}"
     if failures and not moved:
         if unseen:
             raise WatchFailed(f"not all databases could be looked at; {text}", findings=failures)

@@ -82,7 +82,7 @@ def claim_one(orders: Orders) -> None:
 
 
 def test_before_there_is_anything_nothing_is_told(ticks: Ticks, hook: Hook) -> None:
-    assert ticks.tick() == "0 open incidents, 0 alerts to be sent"
+    assert ticks.tick() == "incidents open: 0; alerts to be sent: 0"
     assert heard(hook) == []
 
 
@@ -99,7 +99,7 @@ def test_a_lane_that_vanished_is_told_until_it_is_heard_of_again(
     ticks.tick()
     assert heard(hook) == [("raised", "orders", "stalled")]
     later(either, 2, "lease_expires_at")
-    assert ticks.tick() == "1 open incidents, 0 alerts to be sent"
+    assert ticks.tick() == "incidents open: 1; alerts to be sent: 0"
     assert heard(hook) == [("cleared", "orders", "stalled"), ("raised", "orders", "lease_expired")]
     ticks.tick()
     assert heard(hook) == []
@@ -199,7 +199,7 @@ def test_a_channel_that_fails_is_seen_and_everything_is_told_afterwards(
 ) -> None:
     hook.status = 500
     said = loading_ticks.tick()
-    assert "1 alerts to be sent" in said
+    assert "alerts to be sent: 1" in said
     assert "channel webhook: 127.0.0.1 answered 500" in said
     kept = loading_ticks.cursor
     for _ in range(2):
@@ -207,10 +207,10 @@ def test_a_channel_that_fails_is_seen_and_everything_is_told_afterwards(
             loading_ticks.tick()
         assert loading_ticks.cursor == kept
     lane(loading, Seen(), run_id="run-2")
-    assert "2 alerts to be sent" in loading_ticks.tick(), "what was over meanwhile is told too"
+    assert "alerts to be sent: 2" in loading_ticks.tick(), "what was over meanwhile is told too"
     hook.posted.clear()
     hook.status = 200
-    assert loading_ticks.tick() == "0 open incidents, 0 alerts to be sent"
+    assert loading_ticks.tick() == "incidents open: 0; alerts to be sent: 0"
     assert heard(hook) == [("raised", "orders", "lease_expired"), ("cleared", "orders", "lease_expired")]
     loading_ticks.tick()
     assert heard(hook) == []

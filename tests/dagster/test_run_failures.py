@@ -116,7 +116,7 @@ def test_no_run_is_lost_while_nobody_can_be_told(project: Project, ticks: Ticks,
     with pytest.raises(NotificationFailed, match="answered 500"):
         ticks.tick()
     project.instance.report_run_failed(started(project))
-    assert "2 alerts to be sent" in ticks.tick()
+    assert "alerts to be sent: 2" in ticks.tick()
     hook.posted.clear()
     hook.status = 200
     ticks.tick()
