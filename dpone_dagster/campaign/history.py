@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from dpone_dagster.campaign.ledger import ChunkState
 
 _LEAST_SLICE_MILLISECONDS = 100
+_LEAST_LENGTH = 1e-6  # of a slice; what is shorter is lost beside the number of its place
 
 
 @dataclass(frozen=True)
@@ -185,11 +186,11 @@ def rows_over_time(parts: Sequence[SliceRows], slices: Slices, count: int) -> li
     stretch = slices.count / count  # in slices
     for part in parts:
         end = part.place + 0.5
-        length = min(part.seconds / part.chunks / slices.seconds, end)
+        length = min(max(part.seconds / part.chunks / slices.seconds, _LEAST_LENGTH), end)
         first, last = int((end - length) / stretch), min(int(end / stretch), count - 1)
         for place in range(first, last + 1):
-            covered = min(end, (place + 1) * stretch) - max(end - length, place * stretch)
-            found[place] += part.rows * (covered / length if length else 1.0)
+            covered = max(0.0, min(end, (place + 1) * stretch) - max(end - length, place * stretch))
+            found[place] += part.rows * covered / length
     return found
 
 
