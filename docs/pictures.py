@@ -1,6 +1,6 @@
 """Take the pictures of the papers from the real thing: `make demo`, then `python -m docs.pictures`.
 
-Needs a Chromium and the package `playwright`, which is not among the pinned dependencies.
+Needs a Chromium, which `playwright` drives but does not bring.
 """
 
 from __future__ import annotations

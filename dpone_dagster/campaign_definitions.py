@@ -80,7 +80,7 @@ def build_initial_load(spec: CampaignSpec, manifest_path: Path, connections: Dpo
 
 
 def build_intervals(
-    spec: CampaignSpec, policy: IntervalPolicy, manifest_path: Path, connections: DponeConnections
+    spec: CampaignSpec, policy: IntervalPolicy, manifest_path: Path, connections: DponeConnections = _CONNECTIONS
 ) -> Definitions:
     """A manifest that is loaded by intervals: one asset, its job, and a schedule that is off until somebody wants it.
 

@@ -15,7 +15,6 @@ from dpone_dagster.campaign.manifest import Manifest
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign_definitions import build_alerts, build_intervals, build_manifest
 from dpone_dagster.jobs import executor_for
-from dpone_dagster.resources.connections import DponeConnections
 from dpone_dagster.settings import component_paths, load_template, template_of
 
 _FILE = "defs.yaml"
@@ -83,7 +82,7 @@ class Campaign(dg.Component):
             context: Where the folder is; shown with the shadow.
         """
         if self.spec.interval is not None:
-            return build_intervals(self.spec, self.spec.interval, _file(context), DponeConnections())
+            return build_intervals(self.spec, self.spec.interval, _file(context))
         return build_manifest(self.spec, _file(context))
 
 

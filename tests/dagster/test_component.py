@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from dagster import ComponentTree
+from dagster import ComponentTree, Definitions
 from dagster_shared.yaml_utils import parse_yaml_with_source_position
 from jsonschema import Draft202012Validator
 
@@ -83,12 +83,15 @@ def test_a_project_tells_people_of_all_its_campaigns_and_has_their_executor(tmp_
     assert component_paths(folder) == [folder / "orders" / "defs.yaml"]
 
 
-def test_a_campaign_by_intervals_has_its_partitions_by_time() -> None:
+def test_campaigns_of_both_kinds_share_a_project(tmp_path: Path) -> None:
     by_intervals = yaml.safe_load((EXAMPLES / "orders_intervals.yaml").read_text())
-    component = Campaign.from_attributes_dict(attributes=by_intervals)
-    assert component.spec.interval is not None
-    found = component.build_defs(ComponentTree.for_test().load_context).get_repository_def()
-    assert found.asset_graph.get_all_asset_keys()
+    by_intervals["name"] = "slices"
+    context = ComponentTree.for_test().load_context
+    slices, once = (Campaign.from_attributes_dict(attributes=each) for each in (by_intervals, attributes()))
+    assert slices.spec.interval is not None
+    parts = [slices.build_defs(context), once.build_defs(context), project_definitions(tmp_path)]
+    groups = Definitions.merge(*parts).get_repository_def().asset_graph.all_group_names
+    assert groups == {"orders", "slices"}
 
 
 def test_increments_alone_are_no_campaign() -> None:
