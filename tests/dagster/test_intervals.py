@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
-from dagster import AssetKey, TimeWindowPartitionsDefinition
+from dagster import AssetKey, ReexecutionOptions, TimeWindowPartitionsDefinition
 
 from dpone_dagster.assets.interval import partitions_by
 from dpone_dagster.campaign.errors import ManifestInvalid
@@ -22,7 +22,7 @@ from dpone_dagster.campaign.spec import IntervalPolicy
 from dpone_dagster.definitions import build_defs
 from dpone_dagster.settings import load_spec
 from tests.dagster.manifests import manifest_of
-from tests.dagster.project import ASSET_JOB, RANGE_END, RANGE_START, Project
+from tests.dagster.project import ASSET_JOB, RANGE_END, RANGE_START, Project, run_job
 
 CHUNK = {"column": "placed_at", "from": "{{ data_interval_start }}", "to": "{{ data_interval_end }}", "step": "1d"}
 SPREAD = """
@@ -187,3 +187,37 @@ def test_a_partition_replaces_its_day_however_often_it_is_materialized(project: 
     phases = orders.on_target("SELECT phase, backfill_id FROM system.__dpone__backfill_campaigns ORDER BY created_at")
     assert [phase for phase, _ in phases] == ["published", "published"]
     assert phases[1][1].startswith("2024-03-31_2024-03-31_")
+
+
+@pytest.mark.slow
+def test_a_re_execution_goes_on_with_the_campaign_of_the_run_that_failed(project: Project) -> None:
+    orders = project.orders
+    orders.on_source(SPREAD)
+    by_intervals(orders.manifest, timezone="Europe/Berlin", end="2024-04-02")
+    orders.manifest["sink"]["strategy"]["backfill"]["on_chunk_failure"] = "continue"
+    project.write()
+    # A row of the second day whose key is in the live table already, on a day that nobody loads.
+    (row,) = orders.on_source(
+        "SELECT id FROM public.orders WHERE (placed_at AT TIME ZONE 'Europe/Berlin')::date = '2024-03-31' LIMIT 1"
+    )
+    orders.on_target("INSERT INTO landing.orders (id, placed_at, paid) VALUES (%s, '2020-01-01', true)", *row)
+    tags = {RANGE_START: "2024-03-30", RANGE_END: "2024-04-01"}
+    with project.run(ASSET_JOB, assets=["loaded_target"], tags=tags) as result:
+        assert not result.success
+        assert any("UNIQUE_CONFLICT" in failure for failure in project.failures(result).values())
+        failed = result.run_id
+    state = "SELECT chunk_index, receipt_id FROM system.__dpone__chunk_receipts ORDER BY 1"
+    before = orders.on_target(state)
+    assert [index for index, _ in before] == [0, 2]
+    orders.on_target("DELETE FROM landing.orders WHERE id = %s", *row)
+    again = ReexecutionOptions.from_failure(failed, project.instance)
+    # As the UI does, with the tags of the run before.
+    with run_job(project.instance, project.manifest, ASSET_JOB, reexecution_options=again, tags=tags) as result:
+        assert result.success, project.failures(result)
+    after = orders.on_target(state)
+    assert [after[0], after[2]] == before
+    assert orders.on_target("SELECT phase FROM system.__dpone__backfill_campaigns") == [("published",)]
+    outside = "WHERE placed_at >= '2024-03-29 23:00+00'"
+    assert orders.on_target(IN_BERLIN.format(f"landing.orders {outside}")) == orders.on_source(
+        IN_BERLIN.format("public.orders")
+    )
