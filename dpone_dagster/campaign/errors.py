@@ -420,14 +420,14 @@ class CountMismatch(DponeError):
 
     @classmethod
     def staged(cls, table: object, read: int, staged: int) -> CountMismatch:
-        """The refusal of an increment's stage.
+        """The refusal of a stage.
 
         Args:
             table: The target.
             read: Rows that the source says it sent.
             staged: Rows in the stage.
         """
-        return cls(f"increment of {table}: {read} rows read, {staged} rows staged")
+        return cls(f"{table}: {read} rows read, {staged} rows staged")
 
 
 class ChunkFailed(DponeError):
@@ -445,7 +445,7 @@ class ValidationBlocked(DponeError):
 
     @classmethod
     def repeated_keys(cls, table: object, keys: int) -> ValidationBlocked:
-        """The refusal of what an increment has read.
+        """The refusal of what was read.
 
         Args:
             table: The target.
@@ -453,7 +453,7 @@ class ValidationBlocked(DponeError):
         """
         return cls(
             f"{keys} keys of {table} came more than once from the source, as the target compares keys",
-            next_step="Mend the source's keys, or the collation of the target's; then run the increment again.",
+            next_step="Mend the source's keys, or the collation of the target's; then load again.",
         )
 
 

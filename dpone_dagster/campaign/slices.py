@@ -22,6 +22,15 @@ ACTIONS: Mapping[InnerMode, Action] = {
     "full_refresh": "refresh",
 }
 
+_KEYS_ELSEWHERE = (
+    "Rows outside the chunk have its keys: remove them, then `dpone backfill resume MANIFEST`; or load by "
+    "`inner_mode: incremental_merge` with a new `backfill_id`."
+)
+_UNIQUE_IN_BOTH = (
+    "Make the same columns unique in the source, or remove the rows of the target that hold their values; then "
+    "`dpone backfill resume MANIFEST`."
+)
+
 
 def prove_one_chunk(inner_mode: InnerMode, spec: ChunkSpec) -> None:
     """Only one chunk may empty the table: the next one would take its rows with it.
@@ -83,6 +92,5 @@ class LiveSlice:
         """
         return UniqueConflict(
             f"a row of chunk {self.chunk.index} breaks a unique index of {table}: {problem}",
-            next_step="Rows outside the chunk have its keys: remove them, then `dpone backfill resume MANIFEST`; or "
-            "load by `inner_mode: incremental_merge` with a new `backfill_id`.",
+            next_step=_UNIQUE_IN_BOTH if self.action == "merge" else _KEYS_ELSEWHERE,
         )

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
 
-from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, DponeError, LeaseLost, TransientFailure
+from dpone_dagster.campaign.errors import (
+    CatalogDrift,
+    CountMismatch,
+    DponeError,
+    LeaseLost,
+    TransientFailure,
+    UniqueConflict,
+)
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock
 from dpone_dagster.campaign.receipts import ChunkReceipt
@@ -124,7 +131,7 @@ class ChunkWriter:
         if live is None:
             return self._insert_rows(claim, write, stage)
         if live.action == "merge":
-            return self._merge(write, stage)
+            return self._merge(live, write, stage)
         deleted = 0 if live.action == "append" else self._delete(claim, write.table, live)
         try:
             rows = self._insert_rows(claim, write, stage)
@@ -147,11 +154,14 @@ class ChunkWriter:
         )
         return self._session.changed(statement, seconds=UNBOUNDED)
 
-    def _merge(self, write: ChunkWrite, stage: Stage | None) -> int:
+    def _merge(self, live: LiveSlice, write: ChunkWrite, stage: Stage | None) -> int:
         if stage is None:
             return 0
         self._changes.refuse_duplicates(stage, write.table, write.contract.key)
-        self._changes.upsert_staged(ChangeTarget(write.table, write.contract), stage)
+        try:
+            self._changes.upsert_staged(ChangeTarget(write.table, write.contract), stage)
+        except UniqueConflict as error:
+            raise live.conflict(write.table, error.message) from None
         return int(self._session.value(filled(self._queries["count_staged"], stage=stage.name), seconds=UNBOUNDED))
 
     def _insert_rows(self, claim: Claim, write: ChunkWrite, stage: Stage | None) -> int:

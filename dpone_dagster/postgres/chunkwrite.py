@@ -8,7 +8,7 @@ from psycopg import errors as pg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from dpone_dagster.campaign.errors import CatalogDrift, LeaseLost, TransientFailure
+from dpone_dagster.campaign.errors import CatalogDrift, LeaseLost, TransientFailure, UniqueConflict
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import campaign_lock, chunk_lock
 from dpone_dagster.campaign.receipts import ChunkReceipt
@@ -99,7 +99,7 @@ class _Writer:
         DELETE and not TRUNCATE, which would show an empty table to readers of an older snapshot.
         """
         if live.action == "merge":
-            return self._merge(stream)
+            return self._merge(live, stream)
         deleted = 0 if live.action == "append" else self._delete(live)
         try:
             rows = self.copy(stream)
@@ -116,11 +116,14 @@ class _Writer:
         query = statement("tables.sql", "delete_slice", table=identifier(self._write.table), rows=rows)
         return self._session.connection.execute(query).rowcount
 
-    def _merge(self, stream: RowStream) -> int:
+    def _merge(self, live: LiveSlice, stream: RowStream) -> int:
         changes = PostgresChanges(self._session)
         into = ChangeTarget(self._write.table, self._write.contract)
         rows = changes.stage_rows(into, stream)
-        changes.upsert(into)
+        try:
+            changes.upsert(into)
+        except UniqueConflict as error:
+            raise live.conflict(self._write.table, error.message) from None
         return rows
 
     def copy(self, stream: RowStream) -> int:

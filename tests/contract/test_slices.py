@@ -56,7 +56,7 @@ class Bench:
         live = LiveSlice(action, more.get("chunk", SLICE), more.get("column", "id"), allow_empty)
         handle = self.target.tables.loadable(table)
         assert handle is not None
-        contract = CONTRACT if table == TARGET else NOTHING_ELSE
+        contract = more.get("contract", CONTRACT if table == TARGET else NOTHING_ELSE)
         write = ChunkWrite(table, handle.object_id, handle.digest, contract, "plan", "binding", live)
         return self.target.tables.write_chunk(held, write, rows)
 
@@ -104,6 +104,18 @@ def test_a_merge_updates_by_key_and_adds_the_rest(bench: Bench) -> None:
     assert receipt.rows == 3
     assert bench.adapter.orders() == [*OLD[:2], (14, "MIDDLE", None), (16, "new", "{}"), *OLD[3:]]
     assert bench.write("merge", bench.rows()).rows == 0
+
+
+def test_a_merge_that_breaks_another_unique_index_says_so(bench: Bench) -> None:
+    bench.adapter.create_coded([(1, 10), (2, 20)])
+    coded = TARGET.sibling("coded")
+    columns = (ColumnBinding("id", "id", "integer", "integer"), ColumnBinding("code", "code", "integer", "integer"))
+    contract = ColumnContract(columns, ("id",))
+    rows = bench.adapter.stream(contract, [(1, 20)])
+    with pytest.raises(UniqueConflict, match="chunk 1 breaks a unique index") as refused:
+        bench.again(bench.hold(), "merge", rows, table=coded, contract=contract)
+    assert "unique in the source" in str(refused.value)
+    assert (bench.adapter.coded(), bench.receipts()) == ([(1, 10), (2, 20)], 0)
 
 
 def test_a_merge_of_one_key_twice_is_refused(bench: Bench) -> None:
