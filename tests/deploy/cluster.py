@@ -75,6 +75,11 @@ class Cluster:
         job = next(j for j in self.jobs_of("step_worker") if named in _container(j)["env"])
         return self.pods[job["metadata"]["name"]]
 
+    def run_pod(self) -> subprocess.Popen[bytes]:
+        """The run's own pod."""
+        (job,) = self.jobs_of("run_worker")
+        return self.pods[job["metadata"]["name"]]
+
     def create(self, job: dict[str, Any]) -> dict[str, Any]:
         """Start the Job's only pod."""
         name = job["metadata"]["name"]

@@ -19,6 +19,7 @@ from dagster import AssetKey, DagsterEventType, DagsterInstance, DagsterRun, Dag
 from dagster._core.code_pointer import CustomPointer, ModuleCodePointer
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster._core.launcher import LaunchRunContext
+from dagster._core.storage.tags import WILL_RETRY_TAG
 
 from tests.dagster import project as code_location
 from tests.deploy import helm
@@ -31,6 +32,7 @@ IMAGE = "registry.example/dpone-dagster:0.1.0"
 EVICTED, LOST = (f"orders__shadow.orders_lane[{lane}]" for lane in range(2))
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'public.orders'::regclass"
 PREPARED = "SELECT to_regclass('system.__dpone__backfill_chunks') IS NOT NULL"
+STATES = "SELECT state, count(*) FROM system.__dpone__backfill_chunks GROUP BY 1"
 RECEIPTS = "SELECT count(*), count(DISTINCT chunk_index) FROM system.__dpone__chunk_receipts"
 
 
@@ -158,6 +160,25 @@ def test_each_lane_is_a_pod_and_one_that_is_lost_is_replaced_and_goes_on_by_the_
     assert receipts == chunks == orders.spec.plan.count
     assert orders.rows_of(orders.spec.shadow) == orders.source_rows()
     jobs_are_as_the_values_say(cluster)
+
+
+@pytest.mark.slow
+def test_a_run_whose_own_pod_is_evicted_takes_its_lanes_along_and_will_be_run_again(
+    cluster: Cluster, orders: Orders, tmp_path: Path
+) -> None:
+    with DagsterInstance.get() as instance, psycopg.connect(orders.source_url) as migration:
+        migration.execute("LOCK TABLE public.orders IN ACCESS EXCLUSIVE MODE")
+        run = launch(instance, orders.write(tmp_path))
+        assert within(PATIENCE_SECONDS, lambda: orders.on_source(WAITING) == [(2,)])
+        lanes = [cluster.pod_of(step) for step in (EVICTED, LOST)]
+        cluster.run_pod().terminate()
+        assert within(PATIENCE_SECONDS, lambda: all(lane.poll() is not None for lane in lanes))
+        assert within(PATIENCE_SECONDS, lambda: bool((now := instance.get_run_by_id(run.run_id)) and now.is_finished))
+        ended = instance.get_run_by_id(run.run_id)
+    assert ended is not None
+    assert ended.status is DagsterRunStatus.FAILURE
+    assert ended.tags[WILL_RETRY_TAG] == "true"
+    assert orders.on_target(STATES) == [("pending", orders.spec.plan.count)]
 
 
 def jobs_are_as_the_values_say(cluster: Cluster) -> None:
