@@ -1,6 +1,6 @@
 """What Dagster's Helm chart makes of our values, as far as the tests need it: no Helm and no chart can be had here.
 
-Written after the chart's templates (helm/dagster in dagster-io/dagster): configmap-instance.yaml and _run-launcher.tpl.
+Written after the templates in helm/dagster of dagster-io/dagster: configmap-instance, _run-launcher, _concurrency.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ _MONITORING = {
     "pollIntervalSeconds": "poll_interval_seconds",
     "freeSlotsAfterRunEndSeconds": "free_slots_after_run_end_seconds",
 }
+_RETRIES = {
+    "enabled": "enabled",
+    "maxRetries": "max_retries",
+    "retryOnAssetOrOpFailure": "retry_on_asset_or_op_failure",
+}
+_POOLS = {"granularity": "granularity", "defaultLimit": "default_limit"}
 _LAUNCHER = {
     "imagePullPolicy": "image_pull_policy",
     "labels": "labels",
@@ -74,7 +80,8 @@ def instance_settings(chosen: dict[str, Any]) -> dict[str, Any]:
         "run_monitoring": _renamed(chosen["dagsterDaemon"]["runMonitoring"], _MONITORING),
         "telemetry": chosen["telemetry"],
         "python_logs": {"python_log_level": chosen["pythonLogs"]["pythonLogLevel"]},
-        **chosen["additionalInstanceConfig"],
+        "run_retries": _renamed(chosen["dagsterDaemon"]["runRetries"], _RETRIES),
+        "concurrency": {"pools": _renamed(chosen["concurrency"]["pools"], _POOLS)},
     }
 
 

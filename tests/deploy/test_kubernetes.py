@@ -21,6 +21,7 @@ from dagster._core.definitions.reconstruct import ReconstructableRepository
 from dagster._core.launcher import LaunchRunContext
 from dagster._core.storage.tags import WILL_RETRY_TAG
 
+import dpone_dagster
 from tests.dagster import project as code_location
 from tests.deploy import helm
 from tests.deploy.cluster import Cluster
@@ -67,6 +68,19 @@ def _named_roles(found: object) -> Iterator[str]:
             if key == "dpone/role":
                 yield value
             yield from _named_roles(value)
+
+
+def test_dagster_is_set_as_everywhere_but_for_what_pods_need() -> None:
+    packaged = yaml.safe_load((Path(dpone_dagster.__file__).parent / "dagster.yaml").read_text())
+    ours = helm.instance_settings(helm.values())
+    for same in ("run_retries", "concurrency", "telemetry", "python_logs"):
+        assert ours[same] == packaged[same], same
+    assert ours["run_monitoring"] == {
+        **packaged["run_monitoring"],
+        "start_timeout_seconds": 300,
+        "poll_interval_seconds": 30,
+        "max_resume_run_attempts": 0,
+    }
 
 
 def test_no_secret_stands_in_the_files() -> None:
