@@ -113,6 +113,17 @@ class PlanView:
     def _row(self, chunk: Chunk) -> tuple[str, str, str]:
         return str(chunk.index), self.partitions.key_of(chunk.index), str(chunk)
 
+    def mapping_notes(self) -> tuple[str, ...]:
+        """How many runs Dagster makes of a backfill, where it is more than one."""
+        mapping = self.spec.mapping
+        if not mapping.mapped:
+            return ()
+        runs = mapping.runs_of(len(self.partitions))
+        return (
+            f"A backfill of all partitions is {runs:,} runs of one lane, {mapping.max_active} at a time in the Dagster "
+            f"pool `{mapping.pool}`; this command is one run of {self.spec.lanes} lanes.",
+        )
+
     def headline(self) -> str:
         """One line."""
         spec = self.spec
@@ -133,7 +144,7 @@ def _report(view: PlanView, manifest: Asked, **operation: object) -> Report:
         headline=view.headline(),
         data={**view.as_dict(), "backfill": {**backfill_dict(view.planned, manifest), **operation}},
         tables=view.tables(),
-        notes=window_notes(view.spec, manifest),
+        notes=(*window_notes(view.spec, manifest), *view.mapping_notes()),
         next_commands=(
             command("backfill", "doctor", manifest),
             command("backfill", "run", manifest, "--execute"),

@@ -67,6 +67,17 @@ def test_plan_as_json_has_the_public_names(manifest: Path) -> None:
     } <= plan["backfill"]["publication"].keys()  # fmt: skip
 
 
+def test_a_plan_says_how_many_runs_a_backfill_is(manifest: Path) -> None:
+    assert "runs of one lane" not in run("backfill", "plan", manifest).output
+    data = yaml.safe_load(manifest.read_text())
+    data["sink"]["strategy"]["backfill"]["parallel_workers"] = 1
+    data["dagster"]["mapping"] = {"mode": "summary", "max_items": 40, "max_active": 8, "pool": "dpone_backfill"}
+    manifest.write_text(yaml.safe_dump(data))
+    said = " ".join(run("backfill", "plan", manifest).output.split())
+    assert "40 runs of one lane, 8 at a time in the Dagster pool `dpone_backfill`" in said
+    assert "one run of 8 lanes" in said
+
+
 @pytest.mark.parametrize("form", ["text", "json", "md"])
 def test_a_plan_is_the_same_every_time(manifest: Path, form: str) -> None:
     first, second = (run("backfill", "plan", manifest, "--format", form) for _ in range(2))
