@@ -101,7 +101,7 @@ class Adapter(Protocol):
         ...
 
     def create_moments(self, rows: Sequence[tuple[int, str, str, str, str]]) -> None:
-        """The table `landing.moments` (id, u, d, t, z): a uuid, a date, a time without and one with a zone."""
+        """The table `landing.moments` anew (id, u, d, t, z): a uuid, a date, a time without and one with a zone."""
         ...
 
     def moments(self) -> list[int]:
@@ -196,7 +196,8 @@ class PostgresAdapter:
         return self._run("SELECT id, code FROM landing.coded ORDER BY id")
 
     def create_moments(self, rows: Sequence[tuple[int, str, str, str, str]]) -> None:
-        self._run("CREATE SCHEMA landing")
+        self._run("CREATE SCHEMA IF NOT EXISTS landing")
+        self._run("DROP TABLE IF EXISTS landing.moments")
         self._run("CREATE TABLE landing.moments (id integer, u uuid, d date, t timestamp, z timestamptz)")
         for row in rows:
             self._run("INSERT INTO landing.moments VALUES (%s, %s, %s, %s, %s)", *row)

@@ -103,7 +103,8 @@ class MssqlAdapter:
         return self._rows("SELECT id, code FROM landing.coded ORDER BY id")
 
     def create_moments(self, rows: Sequence[tuple[int, str, str, str, str]]) -> None:
-        self._run("EXEC (N'CREATE SCHEMA landing')")
+        self._run("IF SCHEMA_ID(N'landing') IS NULL EXEC (N'CREATE SCHEMA landing')")
+        self._run("DROP TABLE IF EXISTS landing.moments")
         self._run(
             "CREATE TABLE landing.moments (id int, u uniqueidentifier, d date, t datetime2(6), z datetimeoffset(6))"
         )
