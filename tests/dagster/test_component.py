@@ -19,6 +19,7 @@ from dpone_dagster.campaign.errors import ManifestInvalid
 from dpone_dagster.campaign_definitions import build_manifest
 from dpone_dagster.component import Campaign, ManifestAttributes, project_definitions
 from dpone_dagster.settings import component_paths, load_spec
+from tests.dagster.conftest import SETTINGS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROJECT = EXAMPLES / "dg_project"
@@ -116,7 +117,8 @@ def test_dg_check_yaml_has_the_manifests_schema() -> None:
 @pytest.mark.slow
 def test_dg_accepts_the_example_project(tmp_path: Path) -> None:
     """`dg check defs` checks the YAML first; both by the installed entry point."""
-    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path), "DG_CLI_DISABLE_TELEMETRY": "1"}
+    shutil.copy(SETTINGS, tmp_path)  # which switch `dg`'s telemetry off too
+    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path)}
     dg = Path(sys.executable).parent / "dg"
     checked = subprocess.run(
         [dg, "check", "defs"], cwd=PROJECT, env=environment, capture_output=True, text=True, check=False
