@@ -126,8 +126,20 @@ class VerificationAnswer(Answer):
     """Whether rows read and written agree, chunk by chunk."""
 
     status: Literal["pending", "passed", "blocked", "warning"]
+    compared: Literal["row_count", "digest"]
+    """What the manifest asks for."""
     chunks_with_other_row_counts: int | None
     """Of a `direct` campaign; null until it is published, and for a shadow, where a difference fails the chunk."""
+    digested_chunks: int | None
+    """Null until all rows are compared, and where no digest is asked for; the other digests too."""
+    source_digest: str | None
+    """Sum of what each chunk had in its own snapshot, in decimal; exact."""
+    target_digest: str | None
+    """The shadow's, or the sum of what a `direct` campaign's chunks wrote."""
+    chunks_with_other_digests: int | None
+    """Of a `direct` campaign, as the row counts."""
+    first_chunks_with_other_digests: list[int] | None
+    """Their numbers, at most 20."""
 
 
 class BackfillAnswer(Answer):

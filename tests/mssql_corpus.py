@@ -27,7 +27,7 @@ from dpone_dagster.mssql import changes, ddl
 from dpone_dagster.mssql.bulk import context_statement
 from dpone_dagster.mssql.changes import MssqlChanges
 from dpone_dagster.mssql.chunkrange import in_chunk
-from dpone_dagster.mssql.digests import Digester
+from dpone_dagster.mssql.digests import Digester, known_texts_query
 from dpone_dagster.mssql.facts import Catalog, IndexFacts, StatisticsFacts
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import literal
@@ -84,6 +84,7 @@ ELSEWHERE = {
     ("digests.sql", "key_buckets"),
     ("digests.sql", "row_buckets"),
     ("digests.sql", "content_digest"),
+    ("digests.sql", "known_text"),
     ("catalog.sql", "dependents"),
     ("schema.sql", "create_schema"),
 }
@@ -136,6 +137,7 @@ def of_file(file_name: str, name: str) -> Iterator[str]:
 
 
 def _of_digests() -> Iterator[str]:
+    yield known_texts_query()
     # Each type by itself, and after each other one: which follows which is all that differs.
     for utf8 in (True, False):
         digester = Digester(TABLE, KINDS, utf8)

@@ -18,12 +18,13 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.publish import publish
-from dpone_dagster.engine.validate import CHECK_NAMES, Check, ValidationEvidence, validate
+from dpone_dagster.engine.validate import DIGEST_CHECK, Check, ValidationEvidence, check_names, validate
 from dpone_dagster.resources.connections import DponeConnections
 
 _CHECKS = {
     "receipts_complete": "Every chunk of the plan is committed and has a receipt of this plan.",
     "row_count": "The shadow's exact row count is the sum of the receipts.",
+    DIGEST_CHECK: "The digest of the shadow's rows is the sum of those that the source had in the chunks' snapshots.",
     "unique_key": "No NULL and no duplicate in the unique key, as the target compares it.",
     "catalog": "The live table is the one that the shadow was made from.",
     "unique_indexes": "The shadow has every index of the live table; no unique one finds duplicates.",
@@ -44,7 +45,7 @@ def build_validated_shadow(spec: CampaignSpec) -> AssetsDefinition:
         spec,
         "validated_shadow",
         after=asset_key(spec, "shadow"),
-        checks={name: _CHECKS[name] for name in CHECK_NAMES},
+        checks={name: _CHECKS[name] for name in check_names(spec)},
         description=f"`{spec.shadow}`, sealed and proven equal to what was read.",
     )
     def validated_shadow(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:

@@ -46,7 +46,7 @@ from dpone_dagster.campaign.errors import CampaignActive, ChunkFailed, StoppedBy
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.engine.complete import DIFFERING, complete
+from dpone_dagster.engine.complete import DIFFERING, FIRST_OTHER_DIGESTS, OTHER_DIGESTS, complete
 from dpone_dagster.engine.load import LaneResult, card_of, chunks_of_each, collect, collect_retried, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
 from dpone_dagster.ports.target import Connector
@@ -214,8 +214,12 @@ def _complete(context: AssetExecutionContext, spec: CampaignSpec, connector: Con
     # Lanes of another run of the same backfill may still be closing their sessions.
     with shown_to_dagster(CampaignActive):
         evidence = complete(spec, connector, context.run_id)
-    if evidence is not None and evidence.numbers.get(DIFFERING):
-        context.log.warning(f"{evidence.numbers[DIFFERING]} chunks wrote another number of rows than they read")
+    numbers = evidence.numbers if evidence is not None else {}
+    if numbers.get(DIFFERING):
+        context.log.warning(f"{numbers[DIFFERING]} chunks wrote another number of rows than they read")
+    if numbers.get(OTHER_DIGESTS):
+        first = numbers[FIRST_OTHER_DIGESTS]
+        context.log.warning(f"{numbers[OTHER_DIGESTS]} chunks wrote other rows than they read: {first} …")
 
 
 def _prepare_name(spec: CampaignSpec) -> str:

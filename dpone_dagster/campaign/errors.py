@@ -430,6 +430,15 @@ class CountMismatch(DponeError):
         return cls(f"{table}: {read} rows read, {staged} rows staged")
 
 
+class DigestMismatch(DponeError):
+    """The rows of a chunk are not in the target what they were in the source; nothing of the chunk was kept."""
+
+    code = "DIGEST_MISMATCH"
+    next_step = (
+        "`dpone backfill resume MANIFEST`; if it comes back, report the types of its columns: one of them is not exact."
+    )
+
+
 class ChunkFailed(DponeError):
     """One chunk or more did not load; the others are committed and stay."""
 

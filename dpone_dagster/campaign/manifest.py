@@ -47,6 +47,7 @@ from dpone_dagster.campaign.spec import (
     PublicationPolicy,
     RetryPolicy,
     StatePolicy,
+    Verification,
 )
 
 DEFAULT_MAX_CHUNKS = 10_000
@@ -200,7 +201,10 @@ class BackfillBlock(Block):
     drain_timeout_seconds: int = Field(default=300, ge=1, le=86_400)
     lease_ttl_minutes: int | None = Field(default=None, ge=1, description="Accepted and overridden.")
     max_chunks: int = Field(default=DEFAULT_MAX_CHUNKS, ge=1, le=HARD_CHUNK_LIMIT)
-    verification: Literal["row_count"] = "row_count"
+    verification: Verification = Field(
+        default="row_count",
+        description="`digest` also compares whole rows by order-free digests; each chunk is then read twice.",
+    )
     allow_empty: bool = Field(default=False, description="Let an empty source replace a non-empty table.")
 
     @model_validator(mode="after")
@@ -387,6 +391,7 @@ class Manifest(Block):
             retry_policy=backfill.retry_policy,
             on_chunk_failure=backfill.on_chunk_failure,
             drain_timeout_seconds=backfill.drain_timeout_seconds,
+            verification=backfill.verification,
             inner_mode=backfill.inner_mode,
             publication=PublicationPolicy(backfill.publication.mode, backfill.publication.artifact_scope),
             mapping=self._mapping(),

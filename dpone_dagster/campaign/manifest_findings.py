@@ -25,7 +25,7 @@ _ADVICE: Mapping[str, str] = {
     "sink.strategy.only_new_rows": "write `only_new_rows: false`: a chunk loads every row of its range",
     f"{_BACKFILL}.inner_mode": "write `incremental_append`, `incremental_merge`, `replace`, `partition_replace` or "
     "`full_refresh`; `shadow_swap` takes `incremental_append` alone",
-    f"{_BACKFILL}.verification": f"write `verification: row_count`; `digest` {_LATER}",
+    f"{_BACKFILL}.verification": "write `verification: row_count`, or `digest` to compare whole rows too",
     f"{_BACKFILL}.publication.mode": "write `mode: direct`, the default, or `mode: shadow_swap`",
     f"{_BACKFILL}.publication.retain_backup": "write `retain_backup: true`: dropping a backup is a command of its own",
     f"{_BACKFILL}.state": "write `state: {backend: audit_schema, schema: system, require_distributed_lock: true}`",

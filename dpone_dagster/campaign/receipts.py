@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Literal
 
 Kind = Literal["publish", "rollback"]
+DIGEST = "digest"
+TARGET_DIGEST = "target_digest"
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,10 @@ class ChunkReceipt:
         rows: Rows written; into a shadow, proven equal to the rows read.
         bytes: Bytes moved.
         nulled: Values set to NULL by `on_bad_value: null`, a column.
-        key_digest: Order-free digest of the chunk's keys where asked for.
         committed_at: By the target server's clock.
-        diagnostics: Open map; `rows_read` where that is another number than `rows`.
+        diagnostics: Open map. `rows_read` where that is another number than `rows`. `digest` is the sum of the row
+            digests that the source had in the chunk's snapshot, in decimal, where `verification: digest` asks for it;
+            `target_digest` is the target's, where it is another one.
     """
 
     run_key: str
@@ -40,7 +43,6 @@ class ChunkReceipt:
     rows: int
     bytes: int = 0
     nulled: Mapping[str, int] = field(default_factory=dict)
-    key_digest: str | None = None
     committed_at: datetime | None = None
     diagnostics: Mapping[str, object] = field(default_factory=dict)
 
@@ -53,6 +55,34 @@ class ReceiptTotals:
     rows: int
     foreign: int  # receipts whose plan or contract hash is not the campaign's
     differing: int = 0  # receipts that note another number of rows read than written
+
+
+@dataclass(frozen=True)
+class DigestTotals:
+    """Sums over the digests that a campaign's receipts note.
+
+    Attributes:
+        receipts: Those that note one.
+        source: Sum of the source's; exact, whatever its size.
+        target: Sum of the target's.
+        differing: Receipts that note two different ones.
+        first_differing: Their chunks, the first few.
+    """
+
+    receipts: int
+    source: int
+    target: int
+    differing: int
+    first_differing: tuple[int, ...] = ()
+
+
+def digest_sum(content_digest: str) -> str:
+    """The sum of a `<rows>:<sum>`, as receipts note it.
+
+    Args:
+        content_digest: As `Source.content_digest` and `Tables.content_digest` give it.
+    """
+    return content_digest.partition(":")[2]
 
 
 @dataclass(frozen=True)

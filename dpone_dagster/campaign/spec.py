@@ -15,6 +15,7 @@ from dpone_dagster.campaign.plan import Chunk, ChunkSpec, Plan
 from dpone_dagster.campaign.slices import ACTIONS, InnerMode, LiveSlice, PublicationMode
 
 RetryPolicy = Literal["non_committed", "failed_only"]
+Verification = Literal["row_count", "digest"]
 HARD_CHUNK_LIMIT = 1_000_000
 
 
@@ -137,6 +138,7 @@ class CampaignSpec(RouteSpec):
 
     Attributes:
         on_chunk_failure: Whether a failed chunk stops the whole campaign, the run that it belongs to, or nothing.
+        verification: What source and target are compared by, chunk by chunk: numbers of rows alone, or whole rows too.
         automate: Whether Dagster starts each step after the load by itself.
         interval: The intervals that Dagster loads it by; None for one load.
     """
@@ -149,11 +151,17 @@ class CampaignSpec(RouteSpec):
     retry_policy: RetryPolicy = "non_committed"
     on_chunk_failure: Literal["stop", "stop_run", "continue"] = "stop"
     drain_timeout_seconds: int = 300
+    verification: Verification = "row_count"
     inner_mode: InnerMode = "incremental_append"
     interval: IntervalPolicy | None = None
     publication: PublicationPolicy = field(default_factory=PublicationPolicy)
     mapping: MappingPolicy = field(default_factory=MappingPolicy)
     automate: bool = False
+
+    @property
+    def digested(self) -> bool:
+        """Whether whole rows are compared by digests."""
+        return self.verification == "digest"
 
     @property
     def direct(self) -> bool:
@@ -239,9 +247,11 @@ class CampaignSpec(RouteSpec):
         """How it is loaded. Lanes and retry policy are left out: they change nothing about the result."""
         # What a shadow is filled by has never been anything else, and campaigns that are at work keep their hash.
         inner_mode = {"inner_mode": self.inner_mode} if self.direct else {}
+        verification = {"verification": self.verification} if self.digested else {}
         return sha256_of(
             {
                 **inner_mode,
+                **verification,
                 "plan": self.plan_hash(contract),
                 "publication": {"mode": self.publication.mode, "artifact_scope": self.publication.artifact_scope},
                 "allow_empty": self.allow_empty,

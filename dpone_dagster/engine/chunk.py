@@ -101,6 +101,7 @@ def _transfer(sessions: LaneSessions, chunk: Chunk, claim: Claim) -> ChunkReceip
         digest_key=record.digest_key,
         wire=sessions.target.wire,
         label=f"{record.run_key[:12]} chunk={chunk.index} epoch={claim.epoch}",
+        digested=sessions.spec.digested,
     )
     write = ChunkWrite(
         table=record.shadow,
@@ -110,6 +111,7 @@ def _transfer(sessions: LaneSessions, chunk: Chunk, claim: Claim) -> ChunkReceip
         plan_hash=record.plan_hash,
         binding=binding_of(chunk, record),
         live=sessions.spec.live_slice(chunk),
+        digested=sessions.spec.digested,
     )
     with sessions.source.read_chunk(read) as stream:
         return sessions.target.tables.write_chunk(claim, write, stream)

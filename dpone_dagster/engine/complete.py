@@ -7,11 +7,14 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
-from dpone_dagster.engine.validate import SEALABLE, Check, ValidationEvidence, receipts_complete
+from dpone_dagster.engine.validate import DIGEST_CHECK, SEALABLE, Check, ValidationEvidence, receipts_complete
 from dpone_dagster.ports.target import Connector, Target
 
 DIFFERING = "chunks_with_other_row_counts"
+OTHER_DIGESTS = "chunks_with_other_digests"
+FIRST_OTHER_DIGESTS = "first_chunks_with_other_digests"
 _ROWS = "actual_rows"
+_SHOWN_CHUNKS = 20
 
 
 def complete(spec: CampaignSpec, connector: Connector, run_id: str) -> ValidationEvidence | None:
@@ -43,7 +46,8 @@ def complete(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
             whole = receipts_complete(target, record)
             if not whole.passed:
                 raise ValidationBlocked(whole.problem, next_step=ReceiptMismatch.next_step)
-            evidence = ValidationEvidence((whole, _parity(target, record)))
+            digests = (_digests(target, record),) if spec.digested else ()
+            evidence = ValidationEvidence((whole, _parity(target, record), *digests))
             target.tables.drop_dead_stages(record.shadow, record.run_key)
             _publish(spec, target, evidence)
             facts["rows"] = evidence.numbers[_ROWS]
@@ -69,3 +73,16 @@ def _parity(target: Target, record: CampaignRecord) -> Check:
     """How many chunks wrote another number of rows than they read. That is said; it stops nothing."""
     totals = target.ledger.receipt_totals(record)
     return Check("row_parity", True, {_ROWS: totals.rows, DIFFERING: totals.differing})
+
+
+def _digests(target: Target, record: CampaignRecord) -> Check:
+    """How many chunks wrote other rows than they read; likewise."""
+    totals = target.ledger.digest_totals(record.run_key, _SHOWN_CHUNKS)
+    numbers = {
+        "digested_chunks": totals.receipts,
+        "source_digest": str(totals.source),
+        "target_digest": str(totals.target),
+        OTHER_DIGESTS: totals.differing,
+        FIRST_OTHER_DIGESTS: list(totals.first_differing),
+    }
+    return Check(DIGEST_CHECK, True, numbers)

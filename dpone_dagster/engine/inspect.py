@@ -14,13 +14,14 @@ from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.statebackends import state_facts
 from dpone_dagster.engine.card import validation_word
-from dpone_dagster.engine.complete import DIFFERING
+from dpone_dagster.engine.complete import DIFFERING, FIRST_OTHER_DIGESTS, OTHER_DIGESTS
 from dpone_dagster.engine.prepare import prove_campaign, prove_rights, prove_unchanged
 from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
 from dpone_dagster.engine.validate import ValidationEvidence
 from dpone_dagster.ports.target import Connector, Target
 
 _SHOWN_FAILURES = 20
+_DIGEST_NUMBERS = ("digested_chunks", "source_digest", "target_digest", OTHER_DIGESTS, FIRST_OTHER_DIGESTS)
 _MEND = "mend the findings, then run doctor again"
 
 
@@ -125,10 +126,15 @@ class CampaignStatus:
         }
 
     def verification_dict(self) -> dict[str, object]:
-        """The `backfill.verification` object of the public JSON: rows read and written by a `direct` campaign."""
-        differing = _validation_numbers(self.record).get(DIFFERING)
-        word = validation_word(self.record)
-        return {"status": "warning" if differing else word, DIFFERING: differing}
+        """The `backfill.verification` object of the public JSON: what was read against what was written."""
+        numbers = _validation_numbers(self.record)
+        differs = numbers.get(DIFFERING) or numbers.get(OTHER_DIGESTS)
+        return {
+            "status": "warning" if differs else validation_word(self.record),
+            "compared": self.spec.verification,
+            DIFFERING: numbers.get(DIFFERING),
+            **{name: numbers.get(name) for name in _DIGEST_NUMBERS},
+        }
 
     def publication_dict(self) -> dict[str, object]:
         """The `backfill.publication` object of the public JSON."""

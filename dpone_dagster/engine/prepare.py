@@ -12,6 +12,8 @@ from dpone_dagster.campaign.deletion import delete_mark
 from dpone_dagster.campaign.errors import (
     CatalogDrift,
     CatalogRefused,
+    ColumnContractRefused,
+    Finding,
     GenerationStale,
     HandoffRefused,
     RightsMissing,
@@ -183,6 +185,7 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
         find_home=target.types.home,
     )
     delete_mark(spec.increment.soft_delete_column, live.columns, contract)
+    _prove_digestible(spec, target, contract)
     if spec.direct:  # no other name is taken, and the history of publications goes on as it is
         return Proven(table, live, contract, None)
     _prove_names_free(spec, target)
@@ -194,6 +197,25 @@ def _prove_table(spec: CampaignSpec, live: TargetTable) -> None:
         raise CatalogRefused(f"{spec.target} cannot be written to exactly", findings=live.unwritable)
     if not spec.direct and live.findings:
         raise CatalogRefused(f"{spec.target} cannot be swapped without loss", findings=live.findings)
+
+
+def _prove_digestible(spec: CampaignSpec, target: Target, contract: ColumnContract) -> None:
+    wrong = target.tables.types_without_digest() if spec.digested else frozenset()
+    findings = [
+        Finding(
+            f"target.{column.target}",
+            f"this server does not write a {column.target_type} as the source does, so it has no digest",
+            "leave the column out by `source.columns`, or write `verification: row_count`",
+        )
+        for column in contract.columns
+        if column.target_type.partition("(")[0] in wrong
+    ]
+    if findings:
+        raise ColumnContractRefused(
+            f"{spec.target} cannot be compared by digests",
+            findings=findings,
+            next_step="Write `verification: row_count`, or leave the named columns out by `source.columns`.",
+        )
 
 
 def _prove_names_free(spec: CampaignSpec, target: Target) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import TargetNotProvisioned, ValidationBlocked
 from dpone_dagster.campaign.ledger import FINISHED, LOADABLE, CampaignRecord, Phase
+from dpone_dagster.campaign.receipts import digest_sum
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
@@ -17,9 +19,19 @@ from dpone_dagster.ports.tables import TargetTable
 from dpone_dagster.ports.target import Connector, Target
 
 CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty", "unique_indexes")
+DIGEST_CHECK = "digest"
 _RESUME = "dpone backfill resume MANIFEST"
 _ANEW = "start a new campaign with a new `backfill_id`"
 SEALABLE = LOADABLE | {Phase.BLOCKED, Phase.VALIDATED, Phase.SEALED}
+
+
+def check_names(spec: CampaignSpec) -> tuple[str, ...]:
+    """The checks of a campaign's validation.
+
+    Args:
+        spec: The campaign.
+    """
+    return (*CHECK_NAMES, DIGEST_CHECK) if spec.digested else CHECK_NAMES
 
 
 @dataclass(frozen=True)
@@ -27,7 +39,7 @@ class Check:
     """One thing that was compared.
 
     Attributes:
-        name: One of `CHECK_NAMES`.
+        name: One of `check_names`.
         passed: Whether it held.
         numbers: What was compared.
         problem: What is wrong, in one sentence; empty if it held.
@@ -183,10 +195,31 @@ def _compare(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Iter
         "" if actual == expected else f"the shadow has {actual} rows, its receipts say {expected}",
         f"look for who wrote to the shadow; then {_ANEW}",
     )
+    if spec.digested:
+        yield _digest(target, record)
     yield _unique_key(spec, target, record)
     live = _live(spec, target)
     yield _catalog(spec, target, record, live)
     yield _not_empty(spec, live, actual)
+
+
+def _digest(target: Target, record: CampaignRecord) -> Check:
+    """The shadow's rows are those of the chunks' snapshots, which the source itself may have left behind long ago."""
+    totals = target.ledger.digest_totals(record.run_key, 0)
+    contract = ColumnContract.from_dict(record.contract)
+    actual = digest_sum(target.tables.content_digest(record.shadow, contract))
+    numbers = {
+        "digested_chunks": totals.receipts,
+        "source_digest": str(totals.source),
+        "target_digest": actual,
+    }
+    if totals.receipts != record.chunk_count:
+        problem = f"{totals.receipts} of {record.chunk_count} receipts have a digest"
+    elif str(totals.source) != actual:
+        problem = "the shadow's rows are not those that were read: their digests differ"
+    else:
+        return Check(DIGEST_CHECK, True, numbers)
+    return Check(DIGEST_CHECK, False, numbers, problem, f"look for who wrote to the shadow; then {_ANEW}")
 
 
 def _unique_key(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Check:

@@ -24,6 +24,7 @@ from dpone_dagster.faultpoints import reach
 from dpone_dagster.mssql.catalog import CatalogReader
 from dpone_dagster.mssql.changes import MssqlChanges
 from dpone_dagster.mssql.chunkrange import in_chunk
+from dpone_dagster.mssql.digests import NOTHING, rows_digest
 from dpone_dagster.mssql.faults import UNIQUE_VIOLATION, ServerError
 from dpone_dagster.mssql.locks import lock_resource
 from dpone_dagster.mssql.queries import filled, load
@@ -33,7 +34,7 @@ from dpone_dagster.mssql.stagefill import Batches, fill_stage
 from dpone_dagster.mssql.stages import Stage, drop_stage, label_of, make_stage
 from dpone_dagster.ports.changes import ChangeTarget
 from dpone_dagster.ports.source import RowStream
-from dpone_dagster.ports.tables import ChunkWrite
+from dpone_dagster.ports.tables import ChunkWrite, Written
 
 
 class ChunkWriter:
@@ -85,15 +86,23 @@ class ChunkWriter:
 
     def _commit(self, claim: Claim, write: ChunkWrite, stream: RowStream, stage: Stage | None) -> ChunkReceipt:
         receipt = write.new_receipt(claim)
+        digest = self._digest(write, stage)  # nobody writes to the stage any more, and no row is locked yet
         with self._session.transaction():
             self._insert_receipt(claim, receipt)
             rows = self._write_rows(claim, write, stage)
             # After the rows, whose lock on the table keeps everybody from altering it until the end.
             self._prove_table(write)
-            receipt = self._complete(write.filled(receipt, stream, rows))
+            receipt = self._complete(write.filled(receipt, stream, Written(rows, digest)))
             reach("before_chunk_commit", claim.chunk_index)
         reach("after_chunk_commit", claim.chunk_index)
         return receipt
+
+    def _digest(self, write: ChunkWrite, stage: Stage | None) -> str | None:
+        """Of the staged rows, which have the target's types already; None if it is not asked for."""
+        if not write.digested:
+            return None
+        names = [column.target for column in write.contract.columns]
+        return NOTHING if stage is None else rows_digest(self._session, stage.table, [stage.columns[n] for n in names])
 
     def _insert_receipt(self, claim: Claim, receipt: ChunkReceipt) -> None:
         """Insert it, if chunk and campaign are held by this session under this epoch."""

@@ -13,6 +13,7 @@ collation are UNVERIFIED on SQL Server: no such server was at hand.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,7 @@ _FLOATS = frozenset({"float", "real"})
 _PADDED = frozenset({"char", "nchar"})
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 _FILE = "digests.sql"
+NOTHING = "0:0"  # the content digest of no row
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,39 @@ def content_digest(session: Session, table: TableRef, contract: ColumnContract) 
         table: The live table or a shadow.
         contract: Its columns.
     """
-    query = Digester.of(session, table).content_digest_query([column.target for column in contract.columns])
+    return rows_digest(session, table, [column.target for column in contract.columns])
+
+
+def rows_digest(session: Session, table: TableRef, columns: Sequence[str]) -> str:
+    """`<rows>:<sum>` over all rows of a table.
+
+    Args:
+        session: Where the table is.
+        table: The live table, a shadow or a stage.
+        columns: Its columns, in the order of the contract's.
+    """
+    query = Digester.of(session, table).content_digest_query(columns)
     rows, total = session.rows(query, seconds=UNBOUNDED)[0]
     return f"{rows}:{total}"
+
+
+def types_without_digest(session: Session) -> frozenset[str]:
+    """Types whose values this server does not write as PostgreSQL does, found out by one known value each.
+
+    Args:
+        session: Where the target is.
+    """
+    found: dict[str, str] = dict(session.rows(known_texts_query()))
+    return frozenset(kind for kind, (_, text) in _KNOWN.items() if found[kind] != text)
+
+
+def known_texts_query() -> str:
+    """A statement that returns (type, text) of one known value of each type that has a digest."""
+    asked = load(_FILE)["known_text"]
+    return " UNION ALL ".join(
+        filled(asked, kind=literal(kind), text=_text("v.known", kind, kind), value=value)
+        for kind, (value, _) in _KNOWN.items()
+    )
 
 
 def key_buckets(session: Session, table: TableRef, key: Sequence[str], buckets: int, *, only: str) -> list[KeyBucket]:
@@ -239,4 +271,35 @@ _FORMS: Mapping[str, str] = {
     "real": "CONVERT(nvarchar(20), CAST(CAST(CAST({value} AS float) AS binary(8)) AS bigint))",
     "varbinary": f"{literal(chr(92) + 'x')} + LOWER(CONVERT(nvarchar(max), {{value}}, 2))",
     "binary": f"{literal(chr(92) + 'x')} + LOWER(CONVERT(nvarchar(max), {{value}}, 2))",
+}
+
+# For each type a value, and the text that PostgreSQL writes for it.
+_BITS = str(struct.unpack(">q", struct.pack(">d", -1.5))[0])
+_KNOWN: Mapping[str, tuple[str, str]] = {
+    "tinyint": ("CAST(255 AS tinyint)", "255"),
+    "smallint": ("CAST(-32768 AS smallint)", "-32768"),
+    "int": ("CAST(-2147483648 AS int)", "-2147483648"),
+    "bigint": ("CAST(9223372036854775807 AS bigint)", "9223372036854775807"),
+    "decimal": ("CAST(-0.0000000001 AS decimal(38, 10))", "-0.0000000001"),
+    "numeric": ("CAST(-0.5 AS numeric(18, 2))", "-0.50"),
+    "bit": ("CAST(1 AS bit)", "true"),
+    "uniqueidentifier": (
+        "CAST('ABCDEF01-2345-6789-ABCD-EF0123456789' AS uniqueidentifier)",
+        "abcdef01-2345-6789-abcd-ef0123456789",
+    ),
+    "char": ("CAST('a~b' AS char(5))", "a~b"),
+    "nchar": ("CAST(N'a~b' AS nchar(5))", "a~b"),
+    "varchar": ("CAST('a~b ' AS varchar(5))", "a~b "),
+    "nvarchar": ("CAST(N'a~b ' AS nvarchar(5))", "a~b "),
+    "date": ("CAST('0001-02-03' AS date)", "0001-02-03"),
+    "time": ("CAST('23:59:59.012300' AS time(6))", "23:59:59.0123"),
+    "datetime2": ("CAST('0001-02-03 04:05:06.700000' AS datetime2(6))", "0001-02-03 04:05:06.7"),
+    "datetimeoffset": (
+        "CAST('2024-02-03 04:05:06.000007 +05:30' AS datetimeoffset(6))",
+        "2024-02-02 22:35:06.000007+00",
+    ),
+    "float": ("CAST(-1.5 AS float)", _BITS),
+    "real": ("CAST(-1.5 AS real)", _BITS),
+    "varbinary": ("CAST(0x4A6B AS varbinary(2))", "\\x4a6b"),
+    "binary": ("CAST(0x4A6B AS binary(2))", "\\x4a6b"),
 }

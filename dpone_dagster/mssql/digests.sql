@@ -21,6 +21,10 @@ SELECT /* dpone:row_buckets */ {bucket}, COUNT_BIG(*), CONVERT(nvarchar(40), SUM
 FROM (SELECT {place} AS place, {content} AS content FROM {table} AS t WHERE {only}) AS h
 GROUP BY {bucket} ORDER BY {bucket}
 
+-- name: known_text
+SELECT /* dpone:known_text */ {kind} AS kind, CAST({text} AS nvarchar(100)) AS text
+FROM (SELECT {value} AS known) AS v
+
 -- name: content_digest
 SELECT /* dpone:content_digest */ COUNT_BIG(*), COALESCE(CONVERT(nvarchar(40), SUM({summand})), N'0')
 FROM (SELECT {digest} AS digest FROM {table} AS t) AS h

@@ -24,7 +24,7 @@ from dpone_dagster.campaign.ledger import (
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
-from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
+from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
 from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
 from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
@@ -239,6 +239,13 @@ class MssqlLedger:
         query = self._queries["receipt_totals"]
         (row,) = self._session.rows(query, record.plan_hash, record.contract_hash, record.run_key)
         return ReceiptTotals(*map(int, row))
+
+    def digest_totals(self, run_key: str, limit: int) -> DigestTotals:
+        """Sums over the digests that receipts note, and at most `limit` chunks that note two different ones."""
+        (row,) = self._session.rows(self._queries["digest_totals"], run_key)
+        differing = self._session.rows(self._queries["digests_differing"], limit, run_key)
+        receipts, source, written, differ = map(int, row)
+        return DigestTotals(receipts, source, written, differ, tuple(index for (index,) in differing))
 
     # ------------------------------------------------------------ audit
 

@@ -198,7 +198,7 @@ ORDER BY c.chunk_index
 
 -- name: receipt
 SELECT /* dpone:receipt */ run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, [rows], bytes,
-       nulled, key_digest, committed_at, diagnostics
+       nulled, committed_at, diagnostics
 FROM {schema}.__dpone__chunk_receipts WITH (READCOMMITTEDLOCK) WHERE run_key = ? AND chunk_index = ?
 
 -- name: receipt_totals
@@ -206,6 +206,21 @@ SELECT /* dpone:receipt_totals */ COUNT_BIG(*) AS receipts, COALESCE(SUM([rows])
        COALESCE(SUM(CASE WHEN plan_hash <> ? OR contract_hash <> ? THEN 1 ELSE 0 END), 0) AS foreign_receipts,
        COALESCE(SUM(CASE WHEN diagnostics LIKE N'%"rows_read"%' THEN 1 ELSE 0 END), 0) AS differing_receipts
 FROM {schema}.__dpone__chunk_receipts WITH (READCOMMITTEDLOCK) WHERE run_key = ?
+
+-- name: digest_totals
+SELECT /* dpone:digest_totals */ COALESCE(SUM(CASE WHEN d.source IS NULL THEN 0 ELSE 1 END), 0) AS receipts,
+       COALESCE(SUM(CAST(COALESCE(d.source, N'0') AS decimal(38, 0))), 0) AS source,
+       COALESCE(SUM(CAST(COALESCE(d.target, d.source, N'0') AS decimal(38, 0))), 0) AS target,
+       COALESCE(SUM(CASE WHEN d.target IS NULL THEN 0 ELSE 1 END), 0) AS differing
+FROM (
+    SELECT JSON_VALUE(diagnostics, '$.digest') AS source, JSON_VALUE(diagnostics, '$.target_digest') AS target
+    FROM {schema}.__dpone__chunk_receipts WITH (READCOMMITTEDLOCK) WHERE run_key = ?
+) AS d
+
+-- name: digests_differing
+SELECT /* dpone:digests_differing */ TOP (?) chunk_index
+FROM {schema}.__dpone__chunk_receipts WITH (READCOMMITTEDLOCK)
+WHERE run_key = ? AND JSON_VALUE(diagnostics, '$.target_digest') IS NOT NULL ORDER BY chunk_index
 
 -- name: start_load
 INSERT /* dpone:start_load */ INTO {schema}.__dpone__loads (load_id, dataset, kind, run_id)

@@ -67,6 +67,11 @@ class Batches:
         """As the stream says."""
         return dict(self.stream.nulled)
 
+    @property
+    def digest(self) -> str | None:
+        """As the stream says."""
+        return self.stream.digest
+
 
 def fill_stage(session: Session, stage: Stage, batches: Batches) -> int:
     """Write every batch into an empty stage; returns how many rows were sent.

@@ -10,7 +10,7 @@ from dpone_dagster.mssql import shadow as shadows
 from dpone_dagster.mssql import swap
 from dpone_dagster.mssql.catalog import CatalogReader
 from dpone_dagster.mssql.chunkwrite import ChunkWriter
-from dpone_dagster.mssql.digests import content_digest
+from dpone_dagster.mssql.digests import content_digest, types_without_digest
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
@@ -111,6 +111,10 @@ class MssqlTables:
     def drop(self, table: TableRef) -> None:
         """Inside a transaction, the table locked: drop it."""
         swap.drop(self._session, table)
+
+    def types_without_digest(self) -> frozenset[str]:
+        """Types whose values this server does not write as the source does."""
+        return types_without_digest(self._session)
 
     def content_digest(self, table: TableRef, contract: ColumnContract) -> str:
         """`<rows>:<sum>`, as `Source.content_digest`."""

@@ -10,7 +10,7 @@ from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Claim, Ph
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
-from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
+from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.vitals import Vitals, Watched
 
@@ -111,6 +111,10 @@ class Ledger(Protocol):
 
     def receipt_totals(self, record: CampaignRecord) -> ReceiptTotals:
         """Sums over all receipts of the campaign."""
+        ...
+
+    def digest_totals(self, run_key: str, limit: int) -> DigestTotals:
+        """Sums over the digests that receipts note, and at most `limit` chunks that note two different ones."""
         ...
 
     def start_load(self, load_id: str, dataset: str, kind: str, run_id: str) -> None:

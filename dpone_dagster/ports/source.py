@@ -45,6 +45,7 @@ class ChunkRead:
         digest_key: Hexadecimal secret for key digests in error messages.
         wire: The form the target takes.
         label: Goes into the statement's comment: run and chunk.
+        digested: Whether the rows are also digested, by a statement of their own in the same snapshot.
     """
 
     table: TableRef
@@ -56,6 +57,7 @@ class ChunkRead:
     digest_key: str
     wire: Wire
     label: str
+    digested: bool = False
 
 
 class RowStream(Protocol):
@@ -80,6 +82,11 @@ class RowStream(Protocol):
     @property
     def nulled(self) -> Mapping[str, int]:
         """Values that `on_bad_value: null` set to NULL, a column; for the receipt."""
+        ...
+
+    @property
+    def digest(self) -> str | None:
+        """Order-free digest of the rows as the target will hold them, as `content_digest`; None if not asked for."""
         ...
 
 
@@ -171,7 +178,8 @@ class Source(Protocol):
         Raises:
             CatalogDrift: The catalog digest differs.
             SourceChanged: Another cluster or timeline, or a snapshot older than the anchor.
-            ValueNotRepresentable: While iterating: a guard fired, with column, reason and key digest.
+            ValueNotRepresentable: While iterating, or before it if rows are digested: a guard fired, with column,
+                reason and key digest.
         """
         ...
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
-from dpone_dagster.campaign.errors import CountMismatch, Finding
+from dpone_dagster.campaign.errors import CountMismatch, DigestMismatch, Finding
 from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.campaign.receipts import DIGEST, TARGET_DIGEST, ChunkReceipt, digest_sum
 from dpone_dagster.campaign.slices import LiveSlice
 from dpone_dagster.ports.source import RowStream
 
@@ -54,6 +54,19 @@ class ShadowHandle:
 
 
 @dataclass(frozen=True)
+class Written:
+    """What a chunk's transaction wrote.
+
+    Attributes:
+        rows: As the server counted them.
+        digest: Over the rows as the target holds them, as `content_digest`; None if not asked for.
+    """
+
+    rows: int
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
 class ChunkWrite:
     """What `write_chunk` needs besides claim and rows.
 
@@ -65,6 +78,7 @@ class ChunkWrite:
         plan_hash: For the receipt.
         binding: For the receipt.
         live: What the chunk does to its range of the live table; None for a shadow, to which it is appended.
+        digested: Whether the rows are also digested, and compared with what the source says.
     """
 
     table: TableRef
@@ -74,6 +88,7 @@ class ChunkWrite:
     plan_hash: str
     binding: str
     live: LiveSlice | None = None
+    digested: bool = False
 
     def new_receipt(self, claim: Claim) -> ChunkReceipt:
         """The receipt that a try inserts first; what it moved is filled in at the end."""
@@ -88,27 +103,35 @@ class ChunkWrite:
             rows=0,
         )
 
-    def filled(self, receipt: ChunkReceipt, stream: RowStream, rows: int) -> ChunkReceipt:
-        """The receipt with what was moved; rows read and written are compared.
+    def filled(self, receipt: ChunkReceipt, stream: RowStream, written: Written) -> ChunkReceipt:
+        """The receipt with what was moved; what was read and what was written are compared.
 
         Args:
             receipt: As inserted.
             stream: At its end.
-            rows: Rows written, as the server counted them.
+            written: By this transaction.
 
         Raises:
-            CountMismatch: They differ, and the table is a shadow. For a live table the difference is noted.
+            CountMismatch: Their numbers of rows differ, and the table is a shadow. For a live table that is noted.
+            DigestMismatch: Their digests do; likewise.
         """
-        differs = rows != stream.rows
-        if differs and self.live is None:
-            raise CountMismatch(f"chunk {receipt.chunk_index}: {stream.rows} rows read, {rows} rows written")
-        return replace(
-            receipt,
-            rows=rows,
-            bytes=stream.bytes,
-            nulled=dict(stream.nulled),
-            diagnostics={"rows_read": stream.rows} if differs else {},
-        )
+        notes: dict[str, object] = {}
+        if written.rows != stream.rows:
+            if self.live is None:
+                raise CountMismatch(
+                    f"chunk {receipt.chunk_index}: {stream.rows} rows read, {written.rows} rows written"
+                )
+            notes["rows_read"] = stream.rows
+        if self.digested:
+            notes |= self._digests(receipt, stream.digest or "", written.digest or "")
+        return replace(receipt, rows=written.rows, bytes=stream.bytes, nulled=dict(stream.nulled), diagnostics=notes)
+
+    def _digests(self, receipt: ChunkReceipt, read: str, written: str) -> dict[str, object]:
+        if read and read == written:
+            return {DIGEST: digest_sum(read)}
+        if self.live is None:
+            raise DigestMismatch(f"chunk {receipt.chunk_index}: digest {read} read, {written} written")
+        return {DIGEST: digest_sum(read), TARGET_DIGEST: digest_sum(written)}
 
 
 @dataclass(frozen=True)
@@ -173,10 +196,18 @@ class Tables(Protocol):
             LeaseLost: Lock or epoch is not ours any more.
             TransientFailure: Also where a receipt is there already: the next try begins with a probe.
             CatalogDrift: The table is not the one of prepare.
-            CountMismatch: Read and written rows differ, and the table is a shadow.
+            CountMismatch: Numbers of rows read and written differ, and the table is a shadow.
+            DigestMismatch: Their digests differ, where they are asked for, and the table is a shadow.
             UniqueConflict: A unique index of the live table is in the way.
             ValidationBlocked: Keys of a merge come twice; or a refresh would empty the live table.
             OutcomeUnknown: COMMIT was sent and not answered.
+        """
+        ...
+
+    def types_without_digest(self) -> frozenset[str]:
+        """Types, by name, whose values this server does not write as the source does: they have no common digest.
+
+        Found out by known values; no row is read.
         """
         ...
 

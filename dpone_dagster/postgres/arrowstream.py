@@ -134,6 +134,7 @@ class ArrowStream:
         self._decimals = decimals
         self._batches: Generator[Any, None, None] | None = None
         self.nulled: Mapping[str, int] = nulled
+        self.digest: str | None = None
         self.rows = 0
         self.bytes = 0
 

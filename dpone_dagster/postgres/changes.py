@@ -26,6 +26,7 @@ from dpone_dagster.postgres.session import Session, translated
 _ROWS: LiteralString = "dpone_staged_rows"
 _MORE: LiteralString = "dpone_staged_more"
 _KEYS: LiteralString = "dpone_staged_keys"
+STAGED = TableRef("pg_temp", _ROWS)
 _EXTRA: LiteralString = "dpone_extra_keys"
 _MARKED = {"time": sql.SQL("clock_timestamp()"), "flag": sql.SQL("true")}
 _EMPTY_COPY_BYTES = 21  # header and trailer of a binary COPY without extensions (PostgreSQL docs, COPY)

@@ -16,11 +16,12 @@ from dpone_dagster.campaign.slices import LiveSlice
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports.changes import ChangeTarget
 from dpone_dagster.ports.source import RowStream
-from dpone_dagster.ports.tables import ChunkWrite
+from dpone_dagster.ports.tables import ChunkWrite, Written
 from dpone_dagster.postgres.catalog import identifier, loadable_digest
-from dpone_dagster.postgres.changes import PostgresChanges
+from dpone_dagster.postgres.changes import STAGED, PostgresChanges
 from dpone_dagster.postgres.chunkrange import in_chunk
 from dpone_dagster.postgres.columns import read_columns
+from dpone_dagster.postgres.digests import NOTHING, content_digest
 from dpone_dagster.postgres.fence import lock_key
 from dpone_dagster.postgres.queries import in_schema, statement
 from dpone_dagster.postgres.session import Session
@@ -38,9 +39,9 @@ def write_chunk(
     with session.transaction():
         writer.insert_receipt(receipt)
         writer.prove_table()
-        rows = writer.copy(stream) if write.live is None else writer.write_live(write.live, stream)
+        written = writer.insert(stream) if write.live is None else writer.write_live(write.live, stream)
         reach("after_stage", claim.chunk_index)
-        receipt = writer.complete_receipt(write.filled(receipt, stream, rows))
+        receipt = writer.complete_receipt(write.filled(receipt, stream, written))
         reach("before_chunk_commit", claim.chunk_index)
     reach("after_chunk_commit", claim.chunk_index)
     return receipt
@@ -93,8 +94,8 @@ class _Writer:
         if found[1] != write.digest:
             raise CatalogDrift(f"{write.table} was altered since the campaign was prepared")
 
-    def write_live(self, live: LiveSlice, stream: RowStream) -> int:
-        """Give the rows their place in the live table; returns how many were written.
+    def write_live(self, live: LiveSlice, stream: RowStream) -> Written:
+        """Give the rows their place in the live table.
 
         DELETE and not TRUNCATE, which would show an empty table to readers of an older snapshot.
         """
@@ -102,11 +103,11 @@ class _Writer:
             return self._merge(live, stream)
         deleted = 0 if live.action == "append" else self._delete(live)
         try:
-            rows = self.copy(stream)
+            written = self.insert(stream)
         except pg.UniqueViolation as error:
             raise live.conflict(self._write.table, error.diag.constraint_name or "") from None  # it quotes values
-        live.prove_not_emptied(self._write.table, deleted, rows)
-        return rows
+        live.prove_not_emptied(self._write.table, deleted, written.rows)
+        return written
 
     def _delete(self, live: LiveSlice) -> int:
         found = read_columns(self._session, self._write.table)
@@ -116,29 +117,51 @@ class _Writer:
         query = statement("tables.sql", "delete_slice", table=identifier(self._write.table), rows=rows)
         return self._session.connection.execute(query).rowcount
 
-    def _merge(self, live: LiveSlice, stream: RowStream) -> int:
+    def _merge(self, live: LiveSlice, stream: RowStream) -> Written:
         changes = PostgresChanges(self._session)
         into = ChangeTarget(self._write.table, self._write.contract)
         rows = changes.stage_rows(into, stream)
+        digest = None
+        if self._write.digested:
+            digest = self._digest() if rows else NOTHING
         try:
             changes.upsert(into)
         except UniqueConflict as error:
             raise live.conflict(self._write.table, error.message) from None
-        return rows
+        return Written(rows, digest)
 
-    def copy(self, stream: RowStream) -> int:
+    def insert(self, stream: RowStream) -> Written:
+        """Add the rows to the table: by one COPY, or by way of a stage where they are digested.
+
+        A COPY does not tell which rows it wrote, and to look for them in the table would take longer with each chunk.
+        """
+        table = identifier(self._write.table)
+        if not self._write.digested:
+            return Written(self._copy(table, stream))
+        stage, columns = identifier(STAGED), self._names()
+        create = statement(
+            "changes.sql", "create_stage", name=sql.Identifier(STAGED.name), columns=columns, target=table
+        )
+        self._session.connection.execute(create)
+        self._copy(stage, stream)
+        digest = self._digest()
+        add = statement("tables.sql", "insert_staged", table=table, columns=columns, stage=stage)
+        return Written(self._session.connection.execute(add).rowcount, digest)
+
+    def _digest(self) -> str:
+        return content_digest(self._session, STAGED, self._write.contract)
+
+    def _names(self) -> sql.Composed:
+        return sql.SQL(", ").join(sql.Identifier(column.target) for column in self._write.contract.columns)
+
+    def _copy(self, into: sql.Identifier, stream: RowStream) -> int:
         """COPY the stream's bytes as they are; returns the number of rows the server counted."""
-        names = sql.SQL(", ").join(sql.Identifier(column.target) for column in self._write.contract.columns)
         claim = self._claim
         # Whoever reads the run key off a session's statement can look up everything else.
         label = f"/* dpone:copy_chunk {claim.run_key[:12]} chunk={claim.chunk_index:d} epoch={claim.epoch:d} */"
-        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary) {}").format(
-            identifier(self._write.table),
-            names,
-            sql.SQL(label),
-        )
+        copy_in = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary) {}").format(into, self._names(), sql.SQL(label))
         with self._session.connection.cursor() as cursor:
-            with cursor.copy(statement) as copy:
+            with cursor.copy(copy_in) as copy:
                 for block in stream:
                     copy.write(block)
                     reach("mid_extract", claim.chunk_index)

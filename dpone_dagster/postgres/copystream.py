@@ -43,6 +43,7 @@ class PgCopyStream:
         self._open = contextlib.ExitStack()
         self._started = False
         self.nulled: Mapping[str, int] = nulled
+        self.digest: str | None = None
         self.rows = 0
         self.bytes = 0
 

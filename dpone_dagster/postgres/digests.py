@@ -19,6 +19,7 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.postgres.session import Session, translated
 
 _FLOATS = frozenset({"float", "real", "double precision"})  # as the servers' catalogs print them
+NOTHING = "0:0"  # the content digest of no row
 _EVERY = sql.SQL("true")
 
 
@@ -120,15 +121,18 @@ def row_buckets_query(
     ).format(bucket(place, buckets), summand(content), digest(keys), digest(values), relation, only)
 
 
-def content_digest_query(relation: sql.Composable, values: Sequence[sql.Composable]) -> sql.Composed:
-    """A statement that returns `<rows>:<sum>` over all rows of a relation.
+def content_digest_query(
+    relation: sql.Composable, values: Sequence[sql.Composable], *, only: sql.Composable = _EVERY
+) -> sql.Composed:
+    """A statement that returns `<rows>:<sum>` over rows of a relation.
 
     Args:
         relation: The table, quoted.
         values: All columns of the contract, in its order, cast as in it.
+        only: Condition on the rows that count.
     """
-    return sql.SQL("SELECT /* dpone:content_digest */ count(*) || ':' || coalesce(sum({}), 0) FROM {}").format(
-        summand(digest(values)), relation
+    return sql.SQL("SELECT /* dpone:content_digest */ count(*) || ':' || coalesce(sum({}), 0) FROM {} WHERE {}").format(
+        summand(digest(values)), relation, only
     )
 
 
@@ -137,7 +141,7 @@ def content_digest(session: Session, table: TableRef, contract: ColumnContract) 
 
     Args:
         session: Where the table is.
-        table: The live table or a shadow.
+        table: The live table, a shadow or a stage.
         contract: Its columns.
     """
     values = [portable(sql.Identifier(column.target), column.target_type) for column in contract.columns]

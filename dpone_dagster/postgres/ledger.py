@@ -25,7 +25,7 @@ from dpone_dagster.campaign.ledger import (
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
-from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
+from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
 from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
 from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
@@ -212,6 +212,13 @@ class PostgresLedger:
         if row is None:
             raise DponeError("the server returned no sums")
         return ReceiptTotals(row["receipts"], row["rows"], row["foreign_receipts"], row["differing_receipts"])
+
+    def digest_totals(self, run_key: str, limit: int) -> DigestTotals:
+        """Sums over the digests that receipts note, and at most `limit` chunks that note two different ones."""
+        (row,) = self._statements.rows("digest_totals", run_key=run_key)
+        differing = self._statements.rows("digests_differing", run_key=run_key, limit=limit)
+        first = tuple(found["chunk_index"] for found in differing)
+        return DigestTotals(row["receipts"], int(row["source"]), int(row["target"]), row["differing"], first)
 
     # ------------------------------------------------------------ audit
 

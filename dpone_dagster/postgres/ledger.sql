@@ -217,7 +217,7 @@ ORDER BY chunk_index LIMIT %(limit)s
 
 -- name: receipt
 SELECT /* dpone:receipt */ run_key, chunk_index, receipt_id, plan_hash, contract_hash, binding, epoch, rows, bytes, nulled,
-       key_digest, committed_at, diagnostics
+       committed_at, diagnostics
 FROM {schema}.__dpone__chunk_receipts WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s
 
 -- name: receipt_totals
@@ -225,6 +225,18 @@ SELECT /* dpone:receipt_totals */ count(*) AS receipts, coalesce(sum(rows), 0)::
        count(*) FILTER (WHERE plan_hash <> %(plan_hash)s OR contract_hash <> %(contract_hash)s) AS foreign_receipts,
        count(*) FILTER (WHERE diagnostics ? 'rows_read') AS differing_receipts
 FROM {schema}.__dpone__chunk_receipts WHERE run_key = %(run_key)s
+
+-- name: digest_totals
+SELECT /* dpone:digest_totals */ count(source) AS receipts, coalesce(sum(source), 0) AS source,
+       coalesce(sum(coalesce(target, source)), 0) AS target, count(target) AS differing
+FROM (
+    SELECT (diagnostics ->> 'digest')::numeric AS source, (diagnostics ->> 'target_digest')::numeric AS target
+    FROM {schema}.__dpone__chunk_receipts WHERE run_key = %(run_key)s
+) AS digest
+
+-- name: digests_differing
+SELECT /* dpone:digests_differing */ chunk_index FROM {schema}.__dpone__chunk_receipts
+WHERE run_key = %(run_key)s AND diagnostics ? 'target_digest' ORDER BY chunk_index LIMIT %(limit)s
 
 -- name: start_load
 INSERT /* dpone:start_load */ INTO {schema}.__dpone__loads (load_id, dataset, kind, run_id)

@@ -11,10 +11,11 @@ from typing import Protocol
 from psycopg import sql
 
 from dpone_dagster.campaign.contract import ColumnContract
+from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.postgres.arrowstream import ArrowReader, ArrowStream
 from dpone_dagster.postgres.copystream import PgCopyStream, source_errors
-from dpone_dagster.postgres.digests import portable
+from dpone_dagster.postgres.digests import content_digest_query, portable
 from dpone_dagster.postgres.projection import nulled_counts, projection
 from dpone_dagster.postgres.session import Session
 
@@ -114,6 +115,19 @@ class RowReader:
     def key_rows(self, query: str, condition: sql.Composable) -> PgCopyStream | ArrowStream:
         """The unique key's columns only."""
         return self._stream(query, {name: self._columns[name] for name in self._contract.key}, condition)
+
+    def digest(self, condition: sql.Composable) -> str:
+        """`<rows>:<sum>` over the rows as the target will hold them, in the snapshot that they are read in.
+
+        Args:
+            condition: Which rows.
+        """
+        with source_errors():
+            query = content_digest_query(self.relation, self.portable_values, only=condition)
+            row = self._session.connection.execute(query).fetchone()
+        if row is None:
+            raise DponeError("the source answered with no digest")
+        return str(row[0])
 
     def _stream(
         self,

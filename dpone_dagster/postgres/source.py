@@ -119,14 +119,18 @@ class PostgresSource:
             CatalogDrift: The catalog digest differs.
             SourceChanged: Another cluster or timeline, or a snapshot older than the anchor.
             SourceUnsuitable: The chunk column cannot be cut into chunks of this kind.
-            ValueNotRepresentable: While iterating: a guard fired, with column, reason and key digest.
+            ValueNotRepresentable: While iterating, or before it if rows are digested: a guard fired, with column,
+                reason and key digest.
         """
         with self._locked(read.table):
             catalog, server = prove_table(self._session, read.table, read.contract, read.source_digest)
             if read.anchor is not None:
                 prove_server(read.anchor, server)
             condition = in_chunk(self._columns_of(read.table, catalog), read.chunk_column, read.chunk)
-            with RowReader(self._session, read, self._arrow_for(read.wire)).rows("read_chunk", condition) as stream:
+            reader = RowReader(self._session, read, self._arrow_for(read.wire))
+            digest = reader.digest(condition) if read.digested else None
+            with reader.rows("read_chunk", condition) as stream:
+                stream.digest = digest
                 yield stream
 
     @contextlib.contextmanager

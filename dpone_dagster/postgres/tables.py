@@ -111,6 +111,10 @@ class PostgresTables:
         """Inside a transaction, the table locked: drop it."""
         swap.drop(self._session, table)
 
+    def types_without_digest(self) -> frozenset[str]:
+        """None: both servers are PostgreSQL, and write every value of a contract alike."""
+        return frozenset()
+
     def content_digest(self, table: TableRef, contract: ColumnContract) -> str:
         """`<rows>:<sum>`, as `Source.content_digest`."""
         return content_digest(self._session, table, contract)

@@ -10,5 +10,8 @@ SELECT /* dpone:key_quality */
 SELECT /* dpone:domain */ (SELECT system_identifier FROM pg_control_system())::text || '/' || d.oid::text
 FROM pg_database d WHERE d.datname = current_database()
 
+-- name: insert_staged
+INSERT /* dpone:insert_staged */ INTO {table} ({columns}) SELECT {columns} FROM {stage}
+
 -- name: delete_slice
 DELETE /* dpone:delete_slice */ FROM {table} WHERE {rows}

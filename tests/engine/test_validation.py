@@ -48,3 +48,30 @@ def test_rows_that_a_second_unique_index_forbids_block_until_the_cause_is_gone(e
     finish(either, run_id="run-2")
     assert either.target_rows() == loaded
     assert either.index_names() == names
+
+
+def test_digests_find_a_value_that_was_changed_in_the_shadow(either: Orders) -> None:
+    """Neither count nor key nor catalog shows it; the source goes on changing, which is no difference."""
+    either.backfill["verification"] = "digest"
+    shadow = f"{either.spec.shadow.schema}.{either.spec.shadow.name}"
+    load(either)
+    either.on_source("UPDATE public.orders SET amount = amount + 1")
+    (key, note) = next((row[0], row[3]) for row in either.rows_of(either.spec.shadow) if row[3])
+    either.on_target(f"UPDATE {shadow} SET note = 'by hand' WHERE id = '{key}'")
+    evidence = validate(either.spec, either.connector, "run-1")
+    (red,) = evidence.red
+    assert (red.name, red.numbers["digested_chunks"]) == ("digest", 4)
+    assert red.numbers["source_digest"] != red.numbers["target_digest"]
+    seen = status(either.spec, either.connector)
+    assert (seen.phase, seen.verification_dict()["status"]) == (Phase.BLOCKED, "blocked")
+    assert [finding.path for finding in seen.findings] == ["digest"]
+
+    _set_note(either, shadow, key, note)
+    assert validate(either.spec, either.connector, "run-1").passed
+    said = status(either.spec, either.connector).verification_dict()
+    assert (said["compared"], said["digested_chunks"]) == ("digest", 4)
+    assert said["source_digest"] == said["target_digest"] == red.numbers["source_digest"]
+
+
+def _set_note(orders: Orders, table: str, key: object, note: str) -> None:
+    orders.on_target(f"UPDATE {table} SET note = N'{note}' WHERE id = '{key}'")

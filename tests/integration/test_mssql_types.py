@@ -212,9 +212,10 @@ class Bench:
     def transfer(self, case: Case) -> None:
         """Load over both ways, and prove each equal to the source by digest and by text."""
         with contextlib.closing(PostgresSource(self.source_url, "test")) as source:
-            contract, batches = self.read(source, case)
+            contract, batches, digest = self.read(source, case)
             wanted = self.texts_of_source(contract)
             expected = source.content_digest(SOURCE, contract)
+            assert digest == expected
         self.session.execute(f"DELETE FROM {quoted_table(BY_ROW)}")
         assert bulk_copy(self.session, Stage(BY_BULK, {"id": "id", "v": "v"}, "types"), Held(batches)) == len(wanted)
         assert insert_batches(self.session, quoted_table(BY_ROW), batches) == len(wanted)
@@ -237,14 +238,16 @@ class Bench:
         )
         return ColumnContract.from_dict(found.as_dict()), described.digest
 
-    def read(self, source: PostgresSource, case: Case) -> tuple[ColumnContract, list[Any]]:
+    def read(self, source: PostgresSource, case: Case) -> tuple[ColumnContract, list[Any], str | None]:
         contract, digest = self.contract(source, case)
-        read = ChunkRead(SOURCE, PLAN.chunk(0), "id", contract, digest, source.capture_anchor(), "00ff", "arrow", "t")
+        read = ChunkRead(
+            SOURCE, PLAN.chunk(0), "id", contract, digest, source.capture_anchor(), "00ff", "arrow", "t", digested=True
+        )
         with source.read_chunk(read) as stream:
             batches = list(stream)
         assert stream.rows == sum(batch.num_rows for batch in batches)
         assert stream.bytes > 0
-        return contract, batches
+        return contract, batches, stream.digest
 
     def texts_of_source(self, contract: ColumnContract) -> dict[int, str | None]:
         cast = contract.columns[1].cast
@@ -323,7 +326,7 @@ def test_a_value_without_a_home_stops_its_chunk_by_reason_and_key_digest(
         # The connection that was cut is not the one of the next read.
         with psycopg.connect(bench.source_url, autocommit=True) as connection:
             connection.execute("DELETE FROM public.t WHERE v IS NOT NULL")
-        _, batches = bench.read(source, case)
+        _, batches, _ = bench.read(source, case)
         assert sum(batch.num_rows for batch in batches) == 1
 
 

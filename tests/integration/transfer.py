@@ -53,7 +53,7 @@ class Transfer:
         )
         return ColumnContract.from_dict(contract.as_dict()), described.digest
 
-    def read_of(self, contract: ColumnContract, digest: str) -> ChunkRead:
+    def read_of(self, contract: ColumnContract, digest: str, *, digested: bool = False) -> ChunkRead:
         """The one chunk."""
         return ChunkRead(
             table=self.source_table,
@@ -65,14 +65,18 @@ class Transfer:
             digest_key="00ff",
             wire="pgcopy",
             label="test */ label",
+            digested=digested,
         )
 
     def run(self) -> Mapping[str, int]:
         """Load, prove that source and target have one digest, and return what was set to NULL."""
         source = PostgresSource(self.source_url, "test")
         try:
-            nulled = self.load(source)
-            contract, _ = self.match(source)
+            contract, digest = self.match(source)
+            with source.read_chunk(self.read_of(contract, digest, digested=True)) as stream:
+                assert self._write(contract, stream) == stream.rows
+                nulled = stream.nulled
+                assert stream.digest == self._target_digest(contract)
             assert source.content_digest(self.source_table, contract) == self._target_digest(contract)
             return nulled
         finally:
