@@ -101,6 +101,17 @@ def test_without_a_handoff_there_are_no_increments(folder: Path, manifest: dict[
     assert [job.name for job in defs.jobs or ()] == ["orders_campaign"]
 
 
+@pytest.mark.parametrize(("verification", "there"), [("row_count", False), ("digest", True)])
+def test_digests_are_a_blocking_check_where_they_are_asked_for(
+    folder: Path, manifest: dict[str, Any], verification: str, there: bool
+) -> None:
+    manifest["sink"]["strategy"]["backfill"]["verification"] = verification
+    write(folder, "orders", manifest)
+    seen = graph(build_defs({}, folder))
+    checks = [seen.get(key) for key in seen.asset_check_keys if key.name == "digest"]
+    assert [(check.key.asset_key.path[-1], check.blocking) for check in checks] == [("validated_shadow", True)] * there
+
+
 def test_lanes_of_a_campaign_share_one_pool(folder: Path, manifest: dict[str, Any]) -> None:
     write(folder, "orders", manifest)
     job = build_defs({}, folder).resolve_job_def("orders_campaign")

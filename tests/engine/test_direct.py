@@ -5,6 +5,7 @@ With a SQL Server target: Verified on Babelfish 4.3. UNVERIFIED on SQL Server.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -102,10 +103,32 @@ def test_an_append_adds_the_rows_to_those_that_are_there(either: Orders) -> None
     assert shown.phase is Phase.PUBLISHED
     assert shown.recommended_action == "nothing to do: the campaign is finished"
     facts: Any = shown.as_dict()["backfill"]
-    assert facts["verification"] == {"status": "passed", "chunks_with_other_row_counts": 0}
+    assert (facts["verification"]["status"], facts["verification"]["chunks_with_other_row_counts"]) == ("passed", 0)
+    assert (facts["verification"]["compared"], facts["verification"]["digested_chunks"]) == ("row_count", None)
     assert facts["publication"] | {"mode": "direct", "shadow": None, "backup": None} == facts["publication"]
     assert facts["publication"]["actual_rows"] == 400
     assert doctor(either.spec, either.connector).findings == ()
+
+
+def test_a_chunk_whose_digest_differs_is_a_warning_and_stops_nothing(either: Orders) -> None:
+    load(direct(either, "replace", verification="digest"))
+    said = status(either.spec, either.connector).verification_dict()
+    assert (said["status"], said["compared"], said["source_digest"]) == ("pending", "digest", None)
+    receipts = "system.__dpone__chunk_receipts"
+    ((stored,),) = either.on_target(f"SELECT diagnostics FROM {receipts} WHERE chunk_index = 2")
+    notes = stored if isinstance(stored, dict) else json.loads(stored)
+    # As the writer notes it where the stage had other rows than the source; the contract suite has that.
+    told = json.dumps({**notes, "target_digest": str(int(notes["digest"]) + 5)})
+    either.on_target(f"UPDATE {receipts} SET diagnostics = '{told}' WHERE chunk_index = 2")
+    evidence = complete(either.spec, either.connector, "run-1")
+    assert evidence is not None
+    assert evidence.passed
+    seen = status(either.spec, either.connector)
+    said = seen.verification_dict()
+    assert (seen.phase, said["status"]) == (Phase.PUBLISHED, "warning")
+    assert (said["digested_chunks"], said["chunks_with_other_digests"]) == (4, 1)
+    assert said["first_chunks_with_other_digests"] == [2]
+    assert int(str(said["target_digest"])) == int(str(said["source_digest"])) + 5
 
 
 def test_a_replay_nsmall_appends_twice_nor_reads_the_source(small: Orders) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from collections.abc import Callable
@@ -334,6 +335,37 @@ def test_the_content_digest_tells_multiplicity_and_null(database: str) -> None:
         digest = changed
     assert digest.startswith("3:")
     source.close()
+
+
+def test_a_chunk_s_digest_is_of_the_snapshot_that_its_rows_are_of(database: str) -> None:
+    execute(
+        database,
+        "CREATE TABLE t (id int PRIMARY KEY, v numeric)",
+        "INSERT INTO t VALUES (1, 7.5), (2, NULL)",
+        "CREATE TABLE u (id int PRIMARY KEY, v numeric(3,1))",
+    )
+    transfer = Transfer(database, TABLE, database, TableRef("public", "u"))
+    with contextlib.closing(PostgresSource(database, "test")) as source:
+        contract, digest = transfer.match(source)
+        with source.read_chunk(transfer.read_of(contract, digest, digested=True)) as stream:
+            execute(database, "UPDATE t SET v = 1", "INSERT INTO t VALUES (3, 3)")
+            before = stream.digest
+            transfer.copy(contract, stream)
+        assert before == transfer.target_digest(contract)
+        assert before != source.content_digest(TABLE, contract)
+
+
+def test_a_digest_is_over_the_chunk_s_own_rows_and_over_none_if_not_asked_for(database: str) -> None:
+    execute(database, "CREATE TABLE t (id int PRIMARY KEY, v numeric)", "INSERT INTO t VALUES (1, 7.5)")
+    transfer = Transfer(database, TABLE, database, TABLE)
+    with contextlib.closing(PostgresSource(database, "test")) as source:
+        contract, digest = transfer.match(source)
+        with source.read_chunk(transfer.read_of(contract, digest)) as stream:
+            assert stream.digest is None
+        expected = source.content_digest(TABLE, contract)
+        execute(database, f"INSERT INTO t VALUES ({int(PLAN.chunk(0).upper) + 1}, 1)")
+        with source.read_chunk(transfer.read_of(contract, digest, digested=True)) as stream:
+            assert stream.digest == expected
 
 
 STATEMENTS = sorted((Path(__file__).parents[2] / "dpone_dagster/postgres").glob("*.sql"))

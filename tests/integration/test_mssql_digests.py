@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 from psycopg import sql
 
+from demo.mssql_server import MssqlServer
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.mssql import digests as mssql_digests
@@ -109,3 +110,9 @@ def test_one_changed_value_changes_the_digest(mssql_url: str) -> None:
         target.execute("DELETE FROM landing.edges")
         assert mssql_digests.content_digest(target, TABLE, contract) == "0:0"
         assert len(seen) == len(pairs)
+
+
+def test_types_that_a_server_writes_otherwise_are_found_out(mssql: MssqlServer, mssql_url: str) -> None:
+    with contextlib.closing(MssqlSession(mssql_url, "test")) as target:
+        wrong = {"binary", "varbinary"} if mssql.stand_in else set()
+        assert mssql_digests.types_without_digest(target) == wrong

@@ -74,10 +74,10 @@ class Transfer:
         try:
             contract, digest = self.match(source)
             with source.read_chunk(self.read_of(contract, digest, digested=True)) as stream:
-                assert self._write(contract, stream) == stream.rows
+                assert self.copy(contract, stream) == stream.rows
                 nulled = stream.nulled
-                assert stream.digest == self._target_digest(contract)
-            assert source.content_digest(self.source_table, contract) == self._target_digest(contract)
+                assert stream.digest == self.target_digest(contract)
+            assert source.content_digest(self.source_table, contract) == self.target_digest(contract)
             return nulled
         finally:
             source.close()
@@ -86,10 +86,11 @@ class Transfer:
         """Load the one chunk and return what was set to NULL."""
         contract, digest = self.match(source)
         with source.read_chunk(self.read_of(contract, digest)) as stream:
-            assert self._write(contract, stream) == stream.rows
+            assert self.copy(contract, stream) == stream.rows
             return stream.nulled
 
-    def _write(self, contract: ColumnContract, stream: object) -> int:
+    def copy(self, contract: ColumnContract, stream: object) -> int:
+        """Write the stream as it is; returns the number of rows."""
         names = sql.SQL(", ").join(sql.Identifier(column.target) for column in contract.columns)
         table = sql.Identifier(self.target_table.schema, self.target_table.name)
         session = Session(self.target_url, "test")
@@ -102,7 +103,8 @@ class Transfer:
         finally:
             session.close()
 
-    def _target_digest(self, contract: ColumnContract) -> str:
+    def target_digest(self, contract: ColumnContract) -> str:
+        """The digest of the whole target."""
         from dpone_dagster.postgres.digests import content_digest
 
         session = Session(self.target_url, "test")

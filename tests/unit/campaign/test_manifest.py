@@ -104,7 +104,7 @@ def test_everything_that_is_written_arrives() -> None:
         BACKFILL__drain_timeout_seconds=60,
         BACKFILL__lease_ttl_minutes=60,
         BACKFILL__max_chunks=600,
-        BACKFILL__verification="row_count",
+        BACKFILL__verification="digest",
         BACKFILL__allow_empty=True,
         BACKFILL__publication={"mode": "shadow_swap", "retain_backup": True, "artifact_scope": "campaign"},
         state={
@@ -223,6 +223,15 @@ def test_what_is_loaded_in_another_inner_mode_is_another_campaign() -> None:
     assert len(hashes) == 3
 
 
+def test_a_campaign_that_is_compared_otherwise_is_another_one() -> None:
+    contract = ColumnContract((), ())
+    plain, counted, digested = (
+        parse_manifest(direct(**change)).to_spec().config_hash(contract)
+        for change in ({}, {"BACKFILL__verification": "row_count"}, {"BACKFILL__verification": "digest"})
+    )
+    assert plain == counted != digested
+
+
 @pytest.mark.parametrize(
     ("change", "path", "advice"),
     [
@@ -272,7 +281,7 @@ def test_what_does_not_go_with_direct_is_refused(change: dict[str, Any], path: s
         ({"BACKFILL__publication__mode": "rename"}, f"{BACKFILL}.publication.mode", "`mode: shadow_swap`"),
         ({"BACKFILL__publication__mode": "direct"}, XMIN, "mode: shadow_swap"),
         ({"BACKFILL__publication": REMOVED}, XMIN, "mode: shadow_swap"),
-        ({"BACKFILL__verification": "digest"}, f"{BACKFILL}.verification", "verification: row_count"),
+        ({"BACKFILL__verification": "rows"}, f"{BACKFILL}.verification", "verification: row_count"),
         ({"sink__strategy__mode": "incremental_merge"}, "sink.strategy.mode", "dagster.incremental"),
         ({"source__type": "mysql"}, "source.type", "type: postgres"),
         ({"sink__type": "clickhouse"}, "sink.type", "type: mssql"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.mssql.digests import Digester
+from dpone_dagster.campaign.typetable_mssql import RULES
+from dpone_dagster.mssql.digests import _KNOWN, Digester
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,8 @@ from dpone_dagster.mssql.digests import Digester
 )
 def test_equal_values_that_are_not_the_same_are_told_apart(kind: str, told_apart_by: str) -> None:
     assert told_apart_by in Digester(TableRef("landing", "orders"), {"v": kind}, False).exact("v", "v", "t")
+
+
+def test_every_type_that_is_a_home_has_a_digest_that_is_tried_out() -> None:
+    homes = {target for _, target in RULES}
+    assert homes <= set(_KNOWN)
