@@ -7,10 +7,17 @@ readers of row versions see during the swap.
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 
 import pytest
 
-from dpone_dagster.campaign.errors import CampaignActive, GenerationStale, KeyInvalid, PublicationBlocked
+from dpone_dagster.campaign.errors import (
+    CampaignActive,
+    ColumnContractRefused,
+    GenerationStale,
+    KeyInvalid,
+    PublicationBlocked,
+)
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.engine.increment import increment_gate, run_increment
 from dpone_dagster.engine.inspect import doctor, status
@@ -67,6 +74,27 @@ def left_behind(orders: MssqlOrders) -> list[str]:
     """Tables of the target's schema that are neither live nor a backup."""
     rows = orders.on_target("SELECT t.name FROM sys.tables AS t WHERE t.schema_id = SCHEMA_ID('landing')")
     return [name for (name,) in rows if name != "orders" and "__dpone_backup_" not in name]
+
+
+def test_a_column_that_has_no_digest_on_this_server_is_refused_by_name(orders: MssqlOrders) -> None:
+    """On the stand-in that is a varbinary; SQL Server is expected to have none."""
+    with closing(orders.connector.target("test")) as target:
+        wrong = target.tables.types_without_digest()
+    orders.backfill["verification"] = "digest"
+    orders.on_source("ALTER TABLE public.orders ADD data bytea")
+    orders.on_target("ALTER TABLE landing.orders ADD data varbinary(10) NULL")
+    if not wrong:
+        load(orders)
+        finish(orders)
+        return
+    with pytest.raises(ColumnContractRefused) as refused:
+        load(orders)
+    (finding,) = refused.value.findings
+    assert (finding.path, "varbinary(10)" in finding.problem) == ("target.data", True)
+    assert "verification: row_count" in finding.advice
+    assert orders.tables() == ["orders"]
+    orders.backfill["verification"] = "row_count"
+    load(orders)
 
 
 def test_three_publications_in_a_row_keep_every_name(orders: MssqlOrders) -> None:

@@ -78,6 +78,8 @@ def test_a_campaign_from_the_first_plan_to_a_second_run(operator: Operator) -> N
 
 def test_a_bad_value_fails_its_chunk_by_name_and_resume_finishes_on_a_terminal(operator: Operator) -> None:
     orders = operator.orders
+    orders.backfill["verification"] = "digest"  # which makes the first to meet the value another statement
+    orders.write(operator.folder)
     orders.on_target("ALTER TABLE landing.orders ALTER COLUMN note TYPE varchar(40)")
     first = "id = (SELECT min(id::text)::uuid FROM public.orders)"
     orders.on_source(f"UPDATE public.orders SET note = repeat('secret ', 10) WHERE {first}")
@@ -101,6 +103,11 @@ def test_a_bad_value_fails_its_chunk_by_name_and_resume_finishes_on_a_terminal(o
     assert "8/8" in screen
     assert "handoff_committed" in screen
     assert " - dagster - " not in screen, "Dagster's log belongs into its file"
+    (evidence,) = (operator.folder / ".dpone/backfill").glob("*.execution.json")
+    compared = json.loads(evidence.read_text())["backfill"]["verification"]
+    assert (compared["status"], compared["compared"], compared["digested_chunks"]) == ("passed", "digest", 8)
+    assert compared["source_digest"] == compared["target_digest"]
+    assert operator.json("status")["backfill"]["verification"] == compared
 
 
 def on_a_terminal(operator: Operator, *words: str) -> str:
