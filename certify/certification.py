@@ -23,7 +23,7 @@ from certify.procedure import open_campaign, play, watch, why
 from certify.report import Parameters, Report
 from certify.route import Route
 from certify.verdict import Verdict, judge, verdict_of
-from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.errors import DponeError, Interrupted
 
 _EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCOMPLETE: 4, Verdict.UNVERIFIED: 5}
 _PACKAGES = (
@@ -50,9 +50,15 @@ class _Found:
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
-        """An error ends the block; what it would have measured stays unmeasured."""
+        """An error ends the block; what it would have measured stays unmeasured. Who is told to stop, stops.
+
+        Raises:
+            Interrupted: As it came.
+        """
         try:
             yield
+        except Interrupted:
+            raise
         except DponeError as error:
             self.problems.append(str(error))
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from certify import procedure
+from certify import certification, procedure
 from certify.certification import certify
 from certify.measurements import CRASHES
 from certify.parameters import Asked, CertifyRefused
 from certify.report import Report
 from certify.route import opened_route
 from certify.verdict import Result, Verdict
+from dpone_dagster.campaign.errors import DponeError, Interrupted
 
 SIZE = {"ROWS": "2000", "CHUNKS": "16", "LANES": "2", "LARGE": "0"}
 
@@ -81,3 +82,12 @@ def test_a_schema_that_is_there_already_is_left_alone(
         certify(route, asked, tmp_path)
     assert schemas(environ) == before
     assert (tmp_path / "report.json").exists()
+
+
+def test_who_is_told_to_stop_stops() -> None:
+    found = certification._Found()
+    with found.noting():
+        raise DponeError("the server is full")
+    with pytest.raises(Interrupted), found.noting():
+        raise Interrupted("told to stop")
+    assert len(found.problems) == 1
