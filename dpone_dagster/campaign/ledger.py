@@ -41,6 +41,9 @@ class ChunkState(StrEnum):
     LEASE_EXPIRED = "lease_expired"
 
 
+# Effective states that only a chunk which was claimed, and is not committed, is in.
+BEGUN = frozenset({ChunkState.RUNNING, ChunkState.FAILED, ChunkState.LEASE_EXPIRED})
+
 LOADABLE = frozenset({Phase.PREPARED, Phase.LOADING, Phase.RECOVERABLE})
 FINISHED = frozenset({Phase.PUBLISHED, Phase.HANDOFF_COMMITTED})
 

@@ -41,5 +41,5 @@ class ChunkSelection:
         return head
 
 
-# For readers that have no plan at hand: an index is a 32-bit integer in every state table.
-EVERY_CHUNK = ChunkSelection.all(2**31 - 1)
+# For readers that have no plan at hand: an index is a 32-bit integer in every state table. It ends with a whole block.
+EVERY_CHUNK = ChunkSelection.all(2_147_483_000)

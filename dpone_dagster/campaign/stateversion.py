@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpone_dagster.campaign.errors import StateVersionNewer, StateVersionOlder
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 
 def known_version(schema: str, version: int) -> int:

@@ -43,7 +43,7 @@ class CampaignCard:
 
 
 def read_card(spec: CampaignSpec, target: Target) -> CampaignCard:
-    """Read a campaign's card: three statements, whatever the number of chunks.
+    """Read a campaign's card: a few statements, whatever the number of chunks.
 
     Args:
         spec: The campaign.

@@ -357,4 +357,5 @@ def _reopen(spec: CampaignSpec, target: Target, run_id: str) -> CampaignRecord:
         )
     if record.stop_reason is not None:
         target.ledger.set_stop(spec.run_key, None)
+    target.ledger.recount(spec.run_key)
     return existing_campaign(spec, target)

@@ -22,6 +22,7 @@ from dpone_dagster.campaign.history import (
 from dpone_dagster.campaign.historyrows import lanes_of, spread_of, steps_of
 from dpone_dagster.campaign.ledger import ChunkRecord
 from dpone_dagster.campaign.staterows import chunk_record
+from dpone_dagster.campaign.tallies import BLOCK_CHUNKS
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted
 from dpone_dagster.mssql.session import Session
@@ -56,7 +57,8 @@ class MssqlHistory:
     def slowest(self, run_key: str, limit: int) -> list[ChunkRecord]:
         """Committed and running chunks that took longest, longest first; a running one's `seconds` are those so far."""
         # Within the usual bound: a lane's heartbeat asks for them.
-        rows = [read(row) for row in self._session.records(self._queries["slowest"], limit, run_key)]
+        values = (limit, limit, run_key, run_key, BLOCK_CHUNKS, BLOCK_CHUNKS, run_key)
+        rows = [read(row) for row in self._session.records(self._queries["slowest"], *values)]
         return [replace(chunk_record(row), seconds=float(row["took"] or 0)) for row in rows]
 
     def lanes(self, run_key: str, limit: int) -> tuple[int, list[LaneTotals]]:

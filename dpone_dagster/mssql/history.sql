@@ -26,11 +26,22 @@ FROM (
 GROUP BY c.place ORDER BY MIN(c.chunk_index)
 
 -- name: slowest
+-- The longest chunks are in the blocks whose longest chunks are the longest; more blocks than chunks are never needed.
 SELECT /* dpone:slowest_chunks */ TOP (?) c.* FROM (
-    SELECT o.*, CAST(CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS bit) AS expired,
-           CASE WHEN o.state = N'committed' THEN o.seconds
-                ELSE DATEDIFF_BIG(millisecond, o.started_at, SYSUTCDATETIME()) / 1000e0 END AS took
-    FROM {schema}.__dpone__backfill_chunks AS o WHERE o.run_key = ? AND o.state IN (N'committed', N'running')
+    SELECT o.*, CAST(0 AS bit) AS expired, o.seconds AS took
+    FROM (
+        SELECT TOP (?) t.block FROM {schema}.__dpone__chunk_tallies AS t WHERE t.run_key = ? AND t.committed > 0
+        ORDER BY t.longest_seconds DESC, t.block
+    ) AS b
+    JOIN {schema}.__dpone__backfill_chunks AS o
+        ON o.run_key = ? AND o.chunk_index >= b.block * CAST(? AS int)
+       AND o.chunk_index < (b.block + 1) * CAST(? AS int)
+    WHERE o.state = N'committed'
+    UNION ALL
+    SELECT o.*, CAST(CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS bit),
+           DATEDIFF_BIG(millisecond, o.started_at, SYSUTCDATETIME()) / 1000e0
+    FROM {schema}.__dpone__backfill_chunks AS o
+    WHERE o.run_key = ? AND o.state <> N'committed' AND o.started_at IS NOT NULL AND o.state = N'running'
 ) AS c
 ORDER BY c.took DESC, c.chunk_index
 

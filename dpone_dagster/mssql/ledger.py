@@ -9,6 +9,7 @@ from datetime import datetime
 
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import (
+    BEGUN,
     CANCELLABLE,
     LEASE_TTL_SECONDS,
     LOADABLE,
@@ -27,8 +28,10 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
 from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
+from dpone_dagster.campaign.tallies import BLOCK_CHUNKS, block_of
 from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
 from dpone_dagster.mssql import provisioning
+from dpone_dagster.mssql.progress import json_ranges, progress_of
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted
 from dpone_dagster.mssql.session import UNBOUNDED, Session
@@ -93,6 +96,7 @@ class MssqlLedger:
         made = self._create_chunks(record.run_key, plan)
         if made != record.chunk_count:
             raise DponeError(f"{made} chunks were stored, not {record.chunk_count}")
+        self._create_tallies(record)
 
     def _create_chunks(self, run_key: str, plan: Plan) -> int:
         made = 0
@@ -101,6 +105,13 @@ class MssqlLedger:
             text = json.dumps(block, separators=(",", ":"))
             made += self._session.changed(self._queries["create_chunks"], run_key, text, seconds=UNBOUNDED)
         return made
+
+    def _create_tallies(self, record: CampaignRecord) -> None:
+        self._session.changed(self._queries["create_tallies"], BLOCK_CHUNKS, record.run_key, seconds=UNBOUNDED)
+
+    def recount(self, run_key: str) -> None:
+        """Count the committed chunks anew where their tallies say otherwise; nobody is at work."""
+        self._session.changed(self._queries["recount"], BLOCK_CHUNKS, run_key, run_key, seconds=UNBOUNDED)
 
     def move(self, run_key: str, old: frozenset[Phase], new: Phase, **changes: object) -> bool:
         """CAS on the phase; `changes` are further `CampaignRecord` fields. False if the phase was not in `old`.
@@ -134,7 +145,7 @@ class MssqlLedger:
     ) -> list[ChunkRecord]:
         """Chunks this worker might claim, spread by lane number; running ones of other sessions come last."""
         states = claimable_states(failed_only=failed_only)
-        ranges = _json_ranges(selection.seen_from(worker.lane))
+        ranges = json_ranges(selection.seen_from(worker.lane))
         query = self._filled("candidates_free", states=_marks(states))
         found = self._session.records(query, limit, ranges, limit, run_key, *states, worker.run_id)
         if len(found) < limit and not failed_only:
@@ -178,7 +189,13 @@ class MssqlLedger:
 
     def complete(self, claim: Claim, receipt: ChunkReceipt, seconds: float) -> bool:
         """CAS running → committed; False if the epoch is no longer ours."""
-        return self._moved(self._queries["complete"], receipt.rows, seconds, receipt.receipt_id, *_named(claim))
+        values = (receipt.rows, seconds, receipt.receipt_id, *_named(claim))
+        with self._session.transaction():
+            done = self._moved(self._queries["complete"], *values)
+            if done:
+                index = claim.chunk_index
+                self._session.changed(self._queries["tally"], claim.run_key, block_of(index), index)
+        return done
 
     def fail(self, claim: Claim, error: DponeError, *, stop: bool) -> bool:
         """CAS running → failed with code and message; with `stop` also set the campaign's stop token."""
@@ -194,15 +211,13 @@ class MssqlLedger:
         return self._moved(self._queries["give_back"], *_named(claim))
 
     def progress(self, run_key: str, selection: ChunkSelection | None = None) -> Progress:
-        """Counters, aggregated by the server."""
-        ranges = _json_ranges((selection or EVERY_CHUNK).ranges)
-        (row,) = self._session.records(self._queries["progress"], ranges, run_key)
-        started, finished, now = row.pop("started_at"), row.pop("finished_at"), row.pop("now_at")
-        until = now if row["running"] else finished
-        wall = (until - started).total_seconds() if until is not None and started is not None else 0.0
-        rows = int(row.pop("rows_loaded"))
-        busy = float(row.pop("busy_seconds"))
-        return Progress(**row, rows_extracted=rows, rows_loaded=rows, busy_seconds=busy, wall_seconds=max(wall, 0.0))
+        """Counters, aggregated by the server, from tallies where they cover whole blocks."""
+        return progress_of(self._session, self._schema, run_key, selection or EVERY_CHUNK)
+
+    def count_chunks(self, run_key: str) -> tuple[int, int]:
+        """All chunk rows and the committed ones, counted one by one."""
+        ((chunks, committed),) = self._session.rows(self._queries["count_chunks"], run_key, seconds=UNBOUNDED)
+        return int(chunks), int(committed)
 
     def vitals(self, watched: Sequence[Watched]) -> list[Vitals]:
         """What the state tables say of each, in one statement however many there are; in the order given."""
@@ -217,12 +232,14 @@ class MssqlLedger:
     ) -> list[ChunkRecord]:
         """Chunk rows of the selection in these effective states (all if empty), by index, at most `limit`."""
         wanted = list(only) or [""]
+        begun = BEGUN.issuperset(wanted)
+        query = "chunks_begun" if begun else "chunks"
         rows = self._session.records(
-            self._filled("chunks", only=_marks(wanted)),
+            self._filled(query, only=_marks(wanted)),
             _ALL if limit is None else limit,
-            _json_ranges(selection.ranges),
+            json_ranges(selection.ranges),
             run_key,
-            len(only),
+            *(() if begun else (len(only),)),
             *wanted,
         )
         return [chunk_record(read(row)) for row in rows]
@@ -237,7 +254,8 @@ class MssqlLedger:
     def receipt_totals(self, record: CampaignRecord) -> ReceiptTotals:
         """Sums over all receipts of the campaign."""
         query = self._queries["receipt_totals"]
-        (row,) = self._session.rows(query, record.plan_hash, record.contract_hash, record.run_key)
+        values = (record.plan_hash, record.contract_hash, record.run_key)
+        (row,) = self._session.rows(query, *values, seconds=UNBOUNDED)
         return ReceiptTotals(*map(int, row))
 
     def digest_totals(self, run_key: str, limit: int) -> DigestTotals:
@@ -278,7 +296,3 @@ def _marks(values: Collection[object]) -> str:
 
 def _named(claim: Claim) -> tuple[str, int, int]:
     return claim.run_key, claim.chunk_index, claim.epoch
-
-
-def _json_ranges(ranges: Sequence[tuple[int, int]]) -> str:
-    return json.dumps([[start, stop, place] for place, (start, stop) in enumerate(ranges)])

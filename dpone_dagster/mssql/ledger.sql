@@ -32,6 +32,31 @@ SELECT ?, c.i, c.l, c.u, c.x
 FROM OPENJSON(CAST(? AS nvarchar(max)))
     WITH (i int '$[0]', l nvarchar(64) '$[1]', u nvarchar(64) '$[2]', x bit '$[3]') AS c
 
+-- name: create_tallies
+INSERT /* dpone:create_tallies */ INTO {schema}.__dpone__chunk_tallies (run_key, block)
+SELECT DISTINCT run_key, chunk_index / CAST(? AS int) FROM {schema}.__dpone__backfill_chunks WHERE run_key = ?
+
+-- name: recount
+UPDATE /* dpone:recount_tallies */ t
+SET committed = n.committed, [rows] = n.[rows], seconds = n.seconds, longest_seconds = n.longest_seconds,
+    first_started_at = n.first_started_at, last_started_at = n.last_started_at, last_finished_at = n.last_finished_at
+FROM {schema}.__dpone__chunk_tallies AS t
+JOIN (
+    SELECT k.block, SUM(k.done) AS committed, SUM(k.[rows]) AS [rows], SUM(k.seconds) AS seconds,
+           MAX(k.seconds) AS longest_seconds, MIN(k.started_at) AS first_started_at,
+           MAX(k.started_at) AS last_started_at, MAX(k.finished_at) AS last_finished_at
+    FROM (
+        SELECT c.chunk_index / CAST(? AS int) AS block, CASE WHEN c.state = N'committed' THEN 1 ELSE 0 END AS done,
+               CASE WHEN c.state = N'committed' THEN c.[rows] ELSE 0 END AS [rows],
+               CASE WHEN c.state = N'committed' THEN COALESCE(c.seconds, 0) ELSE 0 END AS seconds,
+               CASE WHEN c.state = N'committed' THEN c.started_at END AS started_at,
+               CASE WHEN c.state = N'committed' THEN c.finished_at END AS finished_at
+        FROM {schema}.__dpone__backfill_chunks AS c WHERE c.run_key = ?
+    ) AS k
+    GROUP BY k.block
+) AS n ON n.block = t.block
+WHERE t.run_key = ? AND (t.committed <> n.committed OR t.[rows] <> n.[rows])
+
 -- name: move
 -- `published` also needs that no cancel is recorded: the row lock of this very UPDATE settles the race with one.
 UPDATE /* dpone:move_campaign */ {schema}.__dpone__backfill_campaigns
@@ -68,7 +93,7 @@ SELECT /* dpone:candidates_running */ TOP (?) c.*,
 FROM OPENJSON(CAST(? AS nvarchar(max))) WITH ([start] int '$[0]', [stop] int '$[1]', place int '$[2]') AS r
 JOIN {schema}.__dpone__backfill_chunks AS c
     ON c.run_key = ? AND c.chunk_index >= r.[start] AND c.chunk_index < r.[stop]
-WHERE c.state <> N'committed' AND c.state = N'running'
+WHERE c.state <> N'committed' AND c.started_at IS NOT NULL AND c.state = N'running'
   AND NOT (COALESCE(c.session_id, -1) = ? AND COALESCE(c.session_login_at, '0001-01-01') = CAST(? AS datetime2(3)))
 ORDER BY c.lease_expires_at, r.place, c.chunk_index
 
@@ -102,6 +127,17 @@ SET state = N'committed', [rows] = ?, seconds = ?, receipt_id = ?,
     finished_at = SYSUTCDATETIME(), lease_expires_at = NULL, error_code = NULL, error = NULL, failed_run_id = NULL
 WHERE run_key = ? AND chunk_index = ? AND epoch = ? AND state = N'running'
 
+-- name: tally
+UPDATE /* dpone:tally */ t
+SET committed = t.committed + 1, [rows] = t.[rows] + c.[rows], seconds = t.seconds + c.seconds,
+    longest_seconds = CASE WHEN c.seconds > t.longest_seconds THEN c.seconds ELSE t.longest_seconds END,
+    first_started_at = CASE WHEN t.first_started_at <= c.started_at THEN t.first_started_at ELSE c.started_at END,
+    last_started_at = CASE WHEN t.last_started_at >= c.started_at THEN t.last_started_at ELSE c.started_at END,
+    last_finished_at = CASE WHEN t.last_finished_at >= c.finished_at THEN t.last_finished_at ELSE c.finished_at END
+FROM {schema}.__dpone__chunk_tallies AS t
+JOIN {schema}.__dpone__backfill_chunks AS c ON c.run_key = t.run_key
+WHERE t.run_key = ? AND t.block = ? AND c.chunk_index = ?
+
 -- name: fail
 UPDATE /* dpone:fail */ {schema}.__dpone__backfill_chunks
 SET state = N'failed', error_code = ?, error = ?, failed_run_id = ?,
@@ -117,29 +153,41 @@ UPDATE /* dpone:give_back */ {schema}.__dpone__backfill_chunks
 SET state = N'pending', lease_expires_at = NULL
 WHERE run_key = ? AND chunk_index = ? AND epoch = ? AND state = N'running'
 
--- name: progress
-SELECT /* dpone:progress */
-    COALESCE(SUM(CASE WHEN c.state = N'pending' THEN 1 ELSE 0 END), 0) AS pending,
-    COALESCE(SUM(CASE WHEN c.state = N'running' AND c.expired = 0 THEN 1 ELSE 0 END), 0) AS running,
-    COALESCE(SUM(CASE WHEN c.state = N'committed' THEN 1 ELSE 0 END), 0) AS committed,
-    COALESCE(SUM(CASE WHEN c.state = N'failed' THEN 1 ELSE 0 END), 0) AS failed,
-    COALESCE(SUM(CASE WHEN c.state = N'lease_expired' OR c.state = N'running' AND c.expired = 1 THEN 1 ELSE 0 END), 0)
-        AS lease_expired,
-    COALESCE(SUM(CASE WHEN c.state = N'committed' THEN c.[rows] ELSE 0 END), 0) AS rows_loaded,
-    COALESCE(SUM(CASE WHEN c.state = N'committed' THEN c.seconds ELSE 0 END), 0) AS busy_seconds,
-    MIN(c.started_at) AS started_at,
-    MAX(CASE WHEN c.state = N'committed' THEN c.finished_at END) AS finished_at,
-    SYSUTCDATETIME() AS now_at
+-- name: planned
+SELECT /* dpone:planned */ chunk_count FROM {schema}.__dpone__backfill_campaigns WHERE run_key = ?
+
+-- name: tallied
+SELECT /* dpone:tallied */ SUM(t.committed) AS committed, SUM(t.[rows]) AS rows_loaded, SUM(t.seconds) AS busy_seconds,
+       MIN(t.first_started_at) AS started_at, MAX(t.last_finished_at) AS finished_at
+FROM OPENJSON(CAST(? AS nvarchar(max))) WITH ([start] int '$[0]', [stop] int '$[1]') AS r
+JOIN {schema}.__dpone__chunk_tallies AS t ON t.run_key = ? AND t.block >= r.[start] AND t.block < r.[stop]
+
+-- name: beside_blocks
+SELECT /* dpone:beside_blocks */ COUNT(*) AS committed, SUM(c.[rows]) AS rows_loaded, SUM(c.seconds) AS busy_seconds,
+       MIN(c.started_at) AS started_at, MAX(c.finished_at) AS finished_at
+FROM OPENJSON(CAST(? AS nvarchar(max))) WITH ([start] int '$[0]', [stop] int '$[1]') AS r
+JOIN {schema}.__dpone__backfill_chunks AS c
+    ON c.run_key = ? AND c.chunk_index >= r.[start] AND c.chunk_index < r.[stop]
+WHERE c.state = N'committed'
+
+-- name: begun
+SELECT /* dpone:begun */ b.state, b.expired, COUNT(*) AS number, MIN(b.started_at) AS started_at, MAX(b.now_at) AS now_at
 FROM (
-    SELECT o.state, o.[rows], o.seconds, o.started_at, o.finished_at,
-           CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS expired
+    SELECT c.state, c.started_at, SYSUTCDATETIME() AS now_at,
+           CASE WHEN c.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS expired
     FROM OPENJSON(CAST(? AS nvarchar(max))) WITH ([start] int '$[0]', [stop] int '$[1]') AS r
-    JOIN {schema}.__dpone__backfill_chunks AS o
-        ON o.run_key = ? AND o.chunk_index >= r.[start] AND o.chunk_index < r.[stop]
-) AS c
+    JOIN {schema}.__dpone__backfill_chunks AS c
+        ON c.run_key = ? AND c.chunk_index >= r.[start] AND c.chunk_index < r.[stop]
+    WHERE c.state <> N'committed' AND c.started_at IS NOT NULL
+) AS b
+GROUP BY b.state, b.expired
+
+-- name: count_chunks
+SELECT /* dpone:count_chunks */ COUNT(*), COALESCE(SUM(CASE WHEN state = N'committed' THEN 1 ELSE 0 END), 0)
+FROM {schema}.__dpone__backfill_chunks WITH (READCOMMITTEDLOCK) WHERE run_key = ?
 
 -- name: vitals
--- One statement for all that is watched. Chunks are counted only where they may still move, and audit rows are read only
+-- One statement for all that is watched. Chunks are looked at only where they may still move, and audit rows only
 -- where a publication is due. What comes from JSON bears the database's collation, the state tables their own.
 SELECT /* dpone:vitals */
     SYSUTCDATETIME() AS now_at, g.phase, g.updated_at AS phase_at,
@@ -153,24 +201,38 @@ FROM (
 ) AS w
 LEFT JOIN {schema}.__dpone__backfill_campaigns AS g ON g.run_key = w.run_key
 OUTER APPLY (
-    SELECT COUNT(*) AS counted,
-        COALESCE(SUM(CASE WHEN c.state = N'pending' THEN 1 ELSE 0 END), 0) AS pending,
-        COALESCE(SUM(CASE WHEN c.state = N'running' AND c.expired = 0 THEN 1 ELSE 0 END), 0) AS running,
-        COALESCE(SUM(CASE WHEN c.state = N'committed' THEN 1 ELSE 0 END), 0) AS committed,
-        COALESCE(SUM(CASE WHEN c.state = N'failed' THEN 1 ELSE 0 END), 0) AS failed,
-        COALESCE(SUM(CASE WHEN c.state = N'lease_expired' OR c.state = N'running' AND c.expired = 1 THEN 1 ELSE 0 END), 0)
-            AS lease_expired,
-        COALESCE(SUM(CASE WHEN c.state = N'committed' THEN c.[rows] ELSE 0 END), 0) AS rows_loaded,
-        COALESCE(SUM(CASE WHEN c.state = N'committed' THEN c.seconds ELSE 0 END), 0) AS busy_seconds,
-        MIN(c.started_at) AS started_at, MAX(c.started_at) AS claimed_at, MAX(c.finished_at) AS finished_at,
-        MAX(CASE WHEN c.state = N'committed' THEN c.finished_at END) AS committed_at,
-        MIN(CASE WHEN c.state = N'running' AND c.expired = 1 THEN c.lease_expires_at END) AS lapsed_at
+    SELECT g.chunk_count AS counted,
+        g.chunk_count - d.committed - b.running - b.failed - b.lease_expired AS pending,
+        b.running, d.committed, b.failed, b.lease_expired, d.rows_loaded, d.busy_seconds,
+        CASE WHEN b.started_at < d.started_at OR d.started_at IS NULL THEN b.started_at ELSE d.started_at END
+            AS started_at,
+        CASE WHEN b.claimed_at > d.claimed_at OR d.claimed_at IS NULL THEN b.claimed_at ELSE d.claimed_at END
+            AS claimed_at,
+        CASE WHEN b.finished_at > d.committed_at OR d.committed_at IS NULL THEN b.finished_at ELSE d.committed_at END
+            AS finished_at,
+        d.committed_at, b.lapsed_at
     FROM (
-        SELECT o.state, o.[rows], o.seconds, o.started_at, o.finished_at, o.lease_expires_at,
-               CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS expired
-        FROM {schema}.__dpone__backfill_chunks AS o
-        WHERE o.run_key = g.run_key AND g.phase IN ({loadable})
-    ) AS c
+        SELECT COALESCE(SUM(t.committed), 0) AS committed, COALESCE(SUM(t.[rows]), 0) AS rows_loaded,
+            COALESCE(SUM(t.seconds), 0) AS busy_seconds, MIN(t.first_started_at) AS started_at,
+            MAX(t.last_started_at) AS claimed_at, MAX(t.last_finished_at) AS committed_at
+        FROM {schema}.__dpone__chunk_tallies AS t WHERE t.run_key = g.run_key
+    ) AS d
+    CROSS JOIN (
+        SELECT COALESCE(SUM(CASE WHEN c.state = N'running' AND c.expired = 0 THEN 1 ELSE 0 END), 0) AS running,
+            COALESCE(SUM(CASE WHEN c.state = N'failed' THEN 1 ELSE 0 END), 0) AS failed,
+            COALESCE(SUM(
+                CASE WHEN c.state = N'lease_expired' OR c.state = N'running' AND c.expired = 1 THEN 1 ELSE 0 END
+            ), 0) AS lease_expired,
+            MIN(c.started_at) AS started_at, MAX(c.started_at) AS claimed_at, MAX(c.finished_at) AS finished_at,
+            MIN(CASE WHEN c.state = N'running' AND c.expired = 1 THEN c.lease_expires_at END) AS lapsed_at
+        FROM (
+            SELECT o.state, o.started_at, o.finished_at, o.lease_expires_at,
+                   CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS expired
+            FROM {schema}.__dpone__backfill_chunks AS o
+            WHERE o.run_key = g.run_key AND o.state <> N'committed' AND o.started_at IS NOT NULL
+        ) AS c
+    ) AS b
+    WHERE g.phase IN ({loadable})
 ) AS n
 OUTER APPLY (
     SELECT TOP (1) MIN(s.recorded_at) OVER () AS refused_at, JSON_VALUE(s.facts, '$.code') AS refused_code
@@ -194,6 +256,18 @@ SELECT /* dpone:chunks */ TOP (?) c.* FROM (
         ON o.run_key = ? AND o.chunk_index >= r.[start] AND o.chunk_index < r.[stop]
 ) AS c
 WHERE ? = 0 OR CASE WHEN c.state = N'running' AND c.expired = 1 THEN N'lease_expired' ELSE c.state END IN ({only})
+ORDER BY c.chunk_index
+
+-- name: chunks_begun
+-- As `chunks`, of states that only a chunk that was claimed is in.
+SELECT /* dpone:chunks_begun */ TOP (?) c.* FROM (
+    SELECT o.*, CAST(CASE WHEN o.lease_expires_at <= SYSUTCDATETIME() THEN 1 ELSE 0 END AS bit) AS expired
+    FROM OPENJSON(CAST(? AS nvarchar(max))) WITH ([start] int '$[0]', [stop] int '$[1]') AS r
+    JOIN {schema}.__dpone__backfill_chunks AS o
+        ON o.run_key = ? AND o.chunk_index >= r.[start] AND o.chunk_index < r.[stop]
+    WHERE o.state <> N'committed' AND o.started_at IS NOT NULL
+) AS c
+WHERE CASE WHEN c.state = N'running' AND c.expired = 1 THEN N'lease_expired' ELSE c.state END IN ({only})
 ORDER BY c.chunk_index
 
 -- name: receipt

@@ -254,3 +254,40 @@ ALTER TABLE {schema}.__dpone__publications ADD CONSTRAINT __dpone__publications_
 -- A campaign is rolled back once.
 CREATE UNIQUE INDEX __dpone__publications_rollback ON {schema}.__dpone__publications (run_key)
     WHERE kind = N'rollback'
+
+-- name: version_3
+-- Sums over the committed chunks of each 1,000: derived, in the transaction that commits a chunk.
+CREATE TABLE {schema}.__dpone__chunk_tallies (
+    run_key nvarchar(64) COLLATE Latin1_General_BIN2 NOT NULL,
+    block int NOT NULL CONSTRAINT __dpone__tallies_block CHECK (block >= 0),
+    committed bigint NOT NULL CONSTRAINT __dpone__tallies_committed_0 DEFAULT 0
+        CONSTRAINT __dpone__tallies_committed CHECK (committed >= 0),
+    [rows] bigint NOT NULL CONSTRAINT __dpone__tallies_rows_0 DEFAULT 0
+        CONSTRAINT __dpone__tallies_rows CHECK ([rows] >= 0),
+    seconds float NOT NULL CONSTRAINT __dpone__tallies_seconds_0 DEFAULT 0,
+    longest_seconds float NOT NULL CONSTRAINT __dpone__tallies_longest_0 DEFAULT 0,
+    first_started_at datetime2(6) NULL,
+    last_started_at datetime2(6) NULL,
+    last_finished_at datetime2(6) NULL,
+    CONSTRAINT __dpone__tallies_pk PRIMARY KEY (run_key, block)
+);
+
+INSERT INTO {schema}.__dpone__chunk_tallies (
+    run_key, block, committed, [rows], seconds, longest_seconds, first_started_at, last_started_at, last_finished_at
+)
+SELECT c.run_key, c.block, SUM(c.done), SUM(c.[rows]), SUM(c.seconds), MAX(c.seconds),
+       MIN(c.started_at), MAX(c.started_at), MAX(c.finished_at)
+FROM (
+    SELECT run_key, chunk_index / 1000 AS block, CASE WHEN state = N'committed' THEN 1 ELSE 0 END AS done,
+           CASE WHEN state = N'committed' THEN [rows] ELSE 0 END AS [rows],
+           CASE WHEN state = N'committed' THEN COALESCE(seconds, 0) ELSE 0 END AS seconds,
+           CASE WHEN state = N'committed' THEN started_at END AS started_at,
+           CASE WHEN state = N'committed' THEN finished_at END AS finished_at
+    FROM {schema}.__dpone__backfill_chunks
+) AS c
+GROUP BY c.run_key, c.block;
+
+-- What was claimed and is not committed: what lanes have in hand, and what is left to mend. It covers what counters read.
+CREATE INDEX __dpone__chunks_begun ON {schema}.__dpone__backfill_chunks (run_key, chunk_index)
+    INCLUDE (state, started_at, finished_at, lease_expires_at)
+    WHERE state <> N'committed' AND started_at IS NOT NULL

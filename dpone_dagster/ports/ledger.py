@@ -92,7 +92,18 @@ class Ledger(Protocol):
         ...
 
     def progress(self, run_key: str, selection: ChunkSelection | None = None) -> Progress:
-        """Counters, aggregated by the server."""
+        """Counters, aggregated by the server, from tallies where they cover whole blocks.
+
+        What it reads grows with the blocks of 1,000 chunks and with what was claimed and is not committed.
+        """
+        ...
+
+    def count_chunks(self, run_key: str) -> tuple[int, int]:
+        """All chunk rows and the committed ones, counted one by one."""
+        ...
+
+    def recount(self, run_key: str) -> None:
+        """Count the committed chunks anew where their tallies say otherwise; nobody is at work."""
         ...
 
     def vitals(self, watched: Sequence[Watched]) -> list[Vitals]:

@@ -23,6 +23,7 @@ from dpone_dagster.campaign.history import (
 from dpone_dagster.campaign.historyrows import lanes_of, spread_of, steps_of
 from dpone_dagster.campaign.ledger import ChunkRecord
 from dpone_dagster.campaign.staterows import chunk_record
+from dpone_dagster.campaign.tallies import BLOCK_CHUNKS
 from dpone_dagster.ports.history import SPREAD_SAMPLES
 from dpone_dagster.postgres.session import Session
 from dpone_dagster.postgres.staterows import StateRows
@@ -49,7 +50,7 @@ class PostgresHistory:
 
     def slowest(self, run_key: str, limit: int) -> list[ChunkRecord]:
         """Committed and running chunks that took longest, longest first; a running one's `seconds` are those so far."""
-        rows = self._statements.rows("slowest", run_key=run_key, limit=limit)
+        rows = self._statements.rows("slowest", run_key=run_key, limit=limit, size=BLOCK_CHUNKS)
         return [replace(chunk_record(row), seconds=float(row["took"] or 0)) for row in rows]
 
     def lanes(self, run_key: str, limit: int) -> tuple[int, list[LaneTotals]]:

@@ -21,10 +21,23 @@ FROM {schema}.__dpone__backfill_chunks WHERE run_key = %(run_key)s
 GROUP BY chunk_index / %(size)s::integer ORDER BY 1
 
 -- name: slowest
-SELECT /* dpone:slowest_chunks */ *, lease_expires_at <= clock_timestamp() AS expired,
-       CASE WHEN state = 'committed' THEN seconds
-            ELSE extract(epoch FROM statement_timestamp() - started_at) END AS took
-FROM {schema}.__dpone__backfill_chunks WHERE run_key = %(run_key)s AND state IN ('committed', 'running')
+-- The longest chunks are in the blocks whose longest chunks are the longest; more blocks than chunks are never needed.
+SELECT /* dpone:slowest_chunks */ *, lease_expires_at <= clock_timestamp() AS expired
+FROM (
+    SELECT c.*, c.seconds AS took FROM (
+        SELECT block FROM {schema}.__dpone__chunk_tallies WHERE run_key = %(run_key)s AND committed > 0
+        ORDER BY longest_seconds DESC, block LIMIT %(limit)s
+    ) AS b
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.__dpone__backfill_chunks AS o
+        WHERE o.run_key = %(run_key)s AND o.chunk_index >= b.block * %(size)s::integer
+          AND o.chunk_index < (b.block + 1) * %(size)s::integer OFFSET 0
+    ) AS c WHERE c.state = 'committed'
+    UNION ALL
+    SELECT o.*, extract(epoch FROM statement_timestamp() - o.started_at)
+    FROM {schema}.__dpone__backfill_chunks AS o
+    WHERE o.run_key = %(run_key)s AND o.state <> 'committed' AND o.started_at IS NOT NULL AND o.state = 'running'
+) AS chunk
 ORDER BY took DESC, chunk_index LIMIT %(limit)s
 
 -- name: lanes

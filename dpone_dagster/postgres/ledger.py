@@ -9,6 +9,7 @@ from psycopg import pq, sql
 
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import (
+    BEGUN,
     CANCELLABLE,
     CHANGEABLE,
     LEASE_TTL_SECONDS,
@@ -28,6 +29,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
 from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
+from dpone_dagster.campaign.tallies import BLOCK_CHUNKS, TalliedRanges, block_of
 from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
 from dpone_dagster.postgres import provisioning
 from dpone_dagster.postgres.queries import statement
@@ -90,6 +92,15 @@ class PostgresLedger:
                 stored = cursor.rowcount
             if stored != record.chunk_count:
                 raise DponeError(f"{stored} chunks were stored, not {record.chunk_count}")
+            self._create_tallies(record)
+
+    def _create_tallies(self, record: CampaignRecord) -> None:
+        self._statements.execute("create_tallies", run_key=record.run_key, last=block_of(record.chunk_count - 1))
+
+    def recount(self, run_key: str) -> None:
+        """Count the committed chunks anew where their tallies say otherwise; nobody is at work."""
+        with translated():
+            self._statements.execute("recount", run_key=run_key, size=BLOCK_CHUNKS)
 
     def move(self, run_key: str, old: frozenset[Phase], new: Phase, **changes: object) -> bool:
         """CAS on the phase; `changes` are further `CampaignRecord` fields. False if the phase was not in `old`.
@@ -150,9 +161,15 @@ class PostgresLedger:
 
     def complete(self, claim: Claim, receipt: ChunkReceipt, seconds: float) -> bool:
         """CAS running → committed; False if the epoch is no longer ours."""
-        return self._statements.moved(
-            "complete", **_named(claim), rows=receipt.rows, receipt_id=receipt.receipt_id, seconds=seconds
+        row = self._statements.row(
+            "complete",
+            **_named(claim),
+            block=block_of(claim.chunk_index),
+            rows=receipt.rows,
+            receipt_id=receipt.receipt_id,
+            seconds=seconds,
         )
+        return row is not None and row["completed"] == 1
 
     def fail(self, claim: Claim, error: DponeError, *, stop: bool) -> bool:
         """CAS running → failed with code and message; with `stop` also set the campaign's stop token."""
@@ -171,12 +188,27 @@ class PostgresLedger:
         return self._statements.moved("give_back", **_named(claim))
 
     def progress(self, run_key: str, selection: ChunkSelection | None = None) -> Progress:
-        """Counters, aggregated by the server."""
-        row = self._statements.row("progress", run_key=run_key, **_bounds((selection or EVERY_CHUNK).ranges))
+        """Counters, aggregated by the server, from tallies where they cover whole blocks."""
+        ranges = (selection or EVERY_CHUNK).ranges
+        cut = TalliedRanges.of(ranges)
+        row = self._statements.row(
+            "progress",
+            run_key=run_key,
+            **_bounds(ranges),
+            **_bounds(cut.blocks, "first_blocks", "last_blocks"),
+            **_bounds(cut.edges, "edge_starts", "edge_stops"),
+        )
         if row is None:
             raise DponeError("the server returned no counters")
         rows = row.pop("rows")
         return Progress(**row, rows_extracted=rows, rows_loaded=rows)
+
+    def count_chunks(self, run_key: str) -> tuple[int, int]:
+        """All chunk rows and the committed ones, counted one by one."""
+        row = self._statements.row("count_chunks", run_key=run_key)
+        if row is None:
+            raise DponeError("the server returned no counters")
+        return row["chunks"], row["committed"]
 
     def vitals(self, watched: Sequence[Watched]) -> list[Vitals]:
         """What the state tables say of each, in one statement however many there are; in the order given."""
@@ -192,9 +224,8 @@ class PostgresLedger:
         self, run_key: str, selection: ChunkSelection, *, only: Sequence[str] = (), limit: int | None = None
     ) -> list[ChunkRecord]:
         """Chunk rows of the selection in these effective states (all if empty), by index, at most `limit`."""
-        rows = self._statements.rows(
-            "chunks", run_key=run_key, **_bounds(selection.ranges), only=list(only), limit=limit
-        )
+        query = "chunks_begun" if only and BEGUN.issuperset(only) else "chunks"
+        rows = self._statements.rows(query, run_key=run_key, **_bounds(selection.ranges), only=list(only), limit=limit)
         return [chunk_record(row) for row in rows]
 
     # ------------------------------------------------------------ receipts
@@ -239,8 +270,8 @@ def _named(claim: Claim) -> dict[str, object]:
     return {"run_key": claim.run_key, "chunk_index": claim.chunk_index, "epoch": claim.epoch}
 
 
-def _bounds(ranges: Sequence[tuple[int, int]]) -> dict[str, list[int]]:
-    return {"starts": [start for start, _ in ranges], "stops": [stop for _, stop in ranges]}
+def _bounds(ranges: Sequence[tuple[int, int]], starts: str = "starts", stops: str = "stops") -> dict[str, list[int]]:
+    return {starts: [start for start, _ in ranges], stops: [stop for _, stop in ranges]}
 
 
 def _copy_blocks(run_key: str, plan: Plan) -> Iterator[bytes]:

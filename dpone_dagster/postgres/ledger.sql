@@ -37,6 +37,26 @@ INSERT /* dpone:create_campaign */ INTO {schema}.__dpone__backfill_campaigns (
 COPY {schema}.__dpone__backfill_chunks (run_key, chunk_index, lower_bound, upper_bound, upper_inclusive)
 FROM STDIN /* dpone:create_chunks */
 
+-- name: create_tallies
+INSERT /* dpone:create_tallies */ INTO {schema}.__dpone__chunk_tallies (run_key, block)
+SELECT %(run_key)s, block FROM generate_series(0, %(last)s::integer) AS block
+
+-- name: recount
+UPDATE /* dpone:recount_tallies */ {schema}.__dpone__chunk_tallies AS t
+SET committed = n.committed, rows = n.rows, seconds = n.seconds, longest_seconds = n.longest_seconds,
+    first_started_at = n.first_started_at, last_started_at = n.last_started_at, last_finished_at = n.last_finished_at
+FROM (
+    SELECT b.block, count(c.chunk_index) AS committed, coalesce(sum(c.rows), 0)::bigint AS rows,
+           coalesce(sum(c.seconds), 0) AS seconds, coalesce(max(c.seconds), 0) AS longest_seconds,
+           min(c.started_at) AS first_started_at, max(c.started_at) AS last_started_at,
+           max(c.finished_at) AS last_finished_at
+    FROM {schema}.__dpone__chunk_tallies AS b
+    LEFT JOIN {schema}.__dpone__backfill_chunks AS c
+        ON c.run_key = %(run_key)s AND c.chunk_index / %(size)s::integer = b.block AND c.state = 'committed'
+    WHERE b.run_key = %(run_key)s GROUP BY b.block
+) AS n
+WHERE t.run_key = %(run_key)s AND t.block = n.block AND (t.committed <> n.committed OR t.rows <> n.rows)
+
 -- name: move
 -- `published` also needs that no cancel is recorded: the row lock of this very UPDATE settles the race with one.
 UPDATE /* dpone:move_campaign */ {schema}.__dpone__backfill_campaigns
@@ -79,7 +99,7 @@ FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) WITH ORDINALITY AS r (s
 CROSS JOIN LATERAL (
     SELECT * FROM {schema}.__dpone__backfill_chunks AS o
     WHERE o.run_key = %(run_key)s AND o.chunk_index >= r.start AND o.chunk_index < r.stop
-      AND o.state <> 'committed' AND o.state = 'running' OFFSET 0
+      AND o.state <> 'committed' AND o.started_at IS NOT NULL AND o.state = 'running' OFFSET 0
 ) AS c
 WHERE NOT EXISTS (
     SELECT FROM pg_stat_activity a
@@ -113,10 +133,22 @@ SET lease_expires_at = clock_timestamp() + make_interval(secs => %(ttl)s)
 WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s AND epoch = %(epoch)s AND state = 'running'
 
 -- name: complete
-UPDATE /* dpone:complete */ {schema}.__dpone__backfill_chunks
-SET state = 'committed', rows = %(rows)s, seconds = %(seconds)s, receipt_id = %(receipt_id)s,
-    finished_at = clock_timestamp(), lease_expires_at = NULL, error_code = NULL, error = NULL, failed_run_id = NULL
-WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s AND epoch = %(epoch)s AND state = 'running'
+WITH done AS (
+    UPDATE /* dpone:complete */ {schema}.__dpone__backfill_chunks
+    SET state = 'committed', rows = %(rows)s, seconds = %(seconds)s, receipt_id = %(receipt_id)s,
+        finished_at = clock_timestamp(), lease_expires_at = NULL, error_code = NULL, error = NULL, failed_run_id = NULL
+    WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s AND epoch = %(epoch)s AND state = 'running'
+    RETURNING rows, seconds, started_at, finished_at
+), tallied AS (
+    UPDATE {schema}.__dpone__chunk_tallies AS t
+    SET committed = t.committed + 1, rows = t.rows + d.rows, seconds = t.seconds + d.seconds,
+        longest_seconds = greatest(t.longest_seconds, d.seconds),
+        first_started_at = least(t.first_started_at, d.started_at),
+        last_started_at = greatest(t.last_started_at, d.started_at),
+        last_finished_at = greatest(t.last_finished_at, d.finished_at)
+    FROM done AS d WHERE t.run_key = %(run_key)s AND t.block = %(block)s
+)
+SELECT count(*) AS completed FROM done
 
 -- name: fail
 WITH failed AS (
@@ -138,30 +170,59 @@ SET state = 'pending', lease_expires_at = NULL
 WHERE run_key = %(run_key)s AND chunk_index = %(chunk_index)s AND epoch = %(epoch)s AND state = 'running'
 
 -- name: progress
+-- Whole blocks from their tallies, what lies beside them and what is in hand from the chunks; the rest is pending.
 SELECT /* dpone:progress */
-    count(*) FILTER (WHERE state = 'pending') AS pending,
-    count(*) FILTER (WHERE state = 'running' AND NOT expired) AS running,
-    count(*) FILTER (WHERE state = 'committed') AS committed,
-    count(*) FILTER (WHERE state = 'failed') AS failed,
-    count(*) FILTER (WHERE state = 'lease_expired' OR state = 'running' AND expired) AS lease_expired,
-    coalesce(sum(rows) FILTER (WHERE state = 'committed'), 0)::bigint AS rows,
-    coalesce(sum(seconds) FILTER (WHERE state = 'committed'), 0) AS busy_seconds,
+    p.planned - d.committed - b.running - b.failed - b.lease_expired AS pending,
+    b.running, d.committed, b.failed, b.lease_expired, d.rows, d.seconds AS busy_seconds,
     greatest(coalesce(extract(epoch FROM
-        CASE WHEN bool_or(state = 'running' AND NOT expired) THEN clock_timestamp()
-             ELSE max(finished_at) FILTER (WHERE state = 'committed') END
-        - min(started_at)), 0), 0)::double precision AS wall_seconds
+        CASE WHEN b.running > 0 THEN clock_timestamp() ELSE d.finished_at END - least(d.started_at, b.started_at)
+    ), 0), 0)::double precision AS wall_seconds
 FROM (
-    SELECT c.state, c.rows, c.seconds, c.started_at, c.finished_at,
-           c.lease_expires_at <= statement_timestamp() AS expired
+    SELECT coalesce(sum(least(r.stop, g.chunk_count) - least(r.start, g.chunk_count)), 0)::bigint AS planned
     FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) AS r (start, stop)
-    CROSS JOIN LATERAL (
-        SELECT * FROM {schema}.__dpone__backfill_chunks AS o
-        WHERE o.run_key = %(run_key)s AND o.chunk_index >= r.start AND o.chunk_index < r.stop OFFSET 0
-    ) AS c
-) AS chunk
+    CROSS JOIN {schema}.__dpone__backfill_campaigns AS g WHERE g.run_key = %(run_key)s
+) AS p
+CROSS JOIN (
+    SELECT count(*) FILTER (WHERE state = 'running' AND NOT expired) AS running,
+        count(*) FILTER (WHERE state = 'failed') AS failed,
+        count(*) FILTER (WHERE state = 'lease_expired' OR state = 'running' AND expired) AS lease_expired,
+        min(started_at) AS started_at
+    FROM (
+        SELECT c.state, c.started_at, c.lease_expires_at <= statement_timestamp() AS expired
+        FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) AS r (start, stop)
+        CROSS JOIN LATERAL (
+            SELECT * FROM {schema}.__dpone__backfill_chunks AS o
+            WHERE o.run_key = %(run_key)s AND o.chunk_index >= r.start AND o.chunk_index < r.stop
+              AND o.state <> 'committed' AND o.started_at IS NOT NULL OFFSET 0
+        ) AS c
+    ) AS begun
+) AS b
+CROSS JOIN (
+    SELECT coalesce(sum(n.committed), 0)::bigint AS committed, coalesce(sum(n.rows), 0)::bigint AS rows,
+        coalesce(sum(n.seconds), 0) AS seconds, min(n.started_at) AS started_at, max(n.finished_at) AS finished_at
+    FROM (
+        SELECT t.committed, t.rows, t.seconds, t.first_started_at AS started_at, t.last_finished_at AS finished_at
+        FROM unnest(%(first_blocks)s::integer[], %(last_blocks)s::integer[]) AS r (start, stop)
+        CROSS JOIN LATERAL (
+            SELECT * FROM {schema}.__dpone__chunk_tallies AS o
+            WHERE o.run_key = %(run_key)s AND o.block >= r.start AND o.block < r.stop OFFSET 0
+        ) AS t
+        UNION ALL
+        SELECT 1, c.rows, c.seconds, c.started_at, c.finished_at
+        FROM unnest(%(edge_starts)s::integer[], %(edge_stops)s::integer[]) AS r (start, stop)
+        CROSS JOIN LATERAL (
+            SELECT * FROM {schema}.__dpone__backfill_chunks AS o
+            WHERE o.run_key = %(run_key)s AND o.chunk_index >= r.start AND o.chunk_index < r.stop OFFSET 0
+        ) AS c WHERE c.state = 'committed'
+    ) AS n
+) AS d
+
+-- name: count_chunks
+SELECT /* dpone:count_chunks */ count(*) AS chunks, count(*) FILTER (WHERE state = 'committed') AS committed
+FROM {schema}.__dpone__backfill_chunks WHERE run_key = %(run_key)s
 
 -- name: vitals
--- One statement for all that is watched. Chunks are counted only where they may still move, and audit rows are read only
+-- One statement for all that is watched. Chunks are looked at only where they may still move, and audit rows only
 -- where a publication is due: both conditions are of the row outside, so the server looks at nothing else.
 SELECT /* dpone:vitals */
     statement_timestamp() AS now_at, g.phase, g.updated_at AS phase_at,
@@ -171,22 +232,30 @@ SELECT /* dpone:vitals */
 FROM unnest(%(run_keys)s::text[], %(targets)s::text[]) WITH ORDINALITY AS w (run_key, target, place)
 LEFT JOIN {schema}.__dpone__backfill_campaigns AS g ON g.run_key = w.run_key
 LEFT JOIN LATERAL (
-    SELECT count(*) AS counted,
-        count(*) FILTER (WHERE state = 'pending') AS pending,
-        count(*) FILTER (WHERE state = 'running' AND NOT expired) AS running,
-        count(*) FILTER (WHERE state = 'committed') AS committed,
-        count(*) FILTER (WHERE state = 'failed') AS failed,
-        count(*) FILTER (WHERE state = 'lease_expired' OR state = 'running' AND expired) AS lease_expired,
-        coalesce(sum(rows) FILTER (WHERE state = 'committed'), 0)::bigint AS rows_loaded,
-        coalesce(sum(seconds) FILTER (WHERE state = 'committed'), 0) AS busy_seconds,
-        min(started_at) AS started_at, max(started_at) AS claimed_at, max(finished_at) AS finished_at,
-        max(finished_at) FILTER (WHERE state = 'committed') AS committed_at,
-        min(lease_expires_at) FILTER (WHERE state = 'running' AND expired) AS lapsed_at
+    SELECT g.chunk_count AS counted,
+        g.chunk_count - d.committed - b.running - b.failed - b.lease_expired AS pending,
+        b.running, d.committed, b.failed, b.lease_expired, d.rows_loaded, d.busy_seconds,
+        least(d.started_at, b.started_at) AS started_at, greatest(d.claimed_at, b.claimed_at) AS claimed_at,
+        greatest(d.committed_at, b.finished_at) AS finished_at, d.committed_at, b.lapsed_at
     FROM (
-        SELECT o.*, o.lease_expires_at <= statement_timestamp() AS expired
-        FROM {schema}.__dpone__backfill_chunks AS o
-        WHERE o.run_key = g.run_key AND g.phase = ANY (%(loadable)s)
-    ) AS chunk
+        SELECT coalesce(sum(t.committed), 0)::bigint AS committed, coalesce(sum(t.rows), 0)::bigint AS rows_loaded,
+            coalesce(sum(t.seconds), 0) AS busy_seconds, min(t.first_started_at) AS started_at,
+            max(t.last_started_at) AS claimed_at, max(t.last_finished_at) AS committed_at
+        FROM {schema}.__dpone__chunk_tallies AS t WHERE t.run_key = g.run_key
+    ) AS d
+    CROSS JOIN (
+        SELECT count(*) FILTER (WHERE state = 'running' AND NOT expired) AS running,
+            count(*) FILTER (WHERE state = 'failed') AS failed,
+            count(*) FILTER (WHERE state = 'lease_expired' OR state = 'running' AND expired) AS lease_expired,
+            min(started_at) AS started_at, max(started_at) AS claimed_at, max(finished_at) AS finished_at,
+            min(lease_expires_at) FILTER (WHERE state = 'running' AND expired) AS lapsed_at
+        FROM (
+            SELECT o.*, o.lease_expires_at <= statement_timestamp() AS expired
+            FROM {schema}.__dpone__backfill_chunks AS o
+            WHERE o.run_key = g.run_key AND o.state <> 'committed' AND o.started_at IS NOT NULL
+        ) AS begun
+    ) AS b
+    WHERE g.phase = ANY (%(loadable)s)
 ) AS n ON true
 LEFT JOIN LATERAL (
     SELECT min(s.recorded_at) OVER () AS refused_at, s.facts ->> 'code' AS refused_code
@@ -213,6 +282,20 @@ SELECT /* dpone:chunks */ * FROM (
 ) AS chunk
 WHERE %(only)s::text[] = '{{}}'
    OR CASE WHEN state = 'running' AND expired THEN 'lease_expired' ELSE state END = ANY (%(only)s::text[])
+ORDER BY chunk_index LIMIT %(limit)s
+
+-- name: chunks_begun
+-- As `chunks`, of states that only a chunk that was claimed is in.
+SELECT /* dpone:chunks_begun */ * FROM (
+    SELECT c.*, c.lease_expires_at <= clock_timestamp() AS expired
+    FROM unnest(%(starts)s::integer[], %(stops)s::integer[]) AS r (start, stop)
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.__dpone__backfill_chunks AS o
+        WHERE o.run_key = %(run_key)s AND o.chunk_index >= r.start AND o.chunk_index < r.stop
+          AND o.state <> 'committed' AND o.started_at IS NOT NULL OFFSET 0
+    ) AS c
+) AS chunk
+WHERE CASE WHEN state = 'running' AND expired THEN 'lease_expired' ELSE state END = ANY (%(only)s::text[])
 ORDER BY chunk_index LIMIT %(limit)s
 
 -- name: receipt

@@ -231,3 +231,30 @@ ALTER TABLE {schema}.__dpone__publications
 -- A campaign is rolled back once.
 CREATE UNIQUE INDEX __dpone__publications_rollback ON {schema}.__dpone__publications (run_key)
     WHERE kind = 'rollback';
+
+-- name: version_3
+/* dpone:state_upgrade 3 */
+-- Sums over the committed chunks of each 1,000: derived, in the transaction that commits a chunk.
+CREATE TABLE {schema}.__dpone__chunk_tallies (
+    run_key text NOT NULL,
+    block integer NOT NULL CHECK (block >= 0),
+    committed bigint NOT NULL DEFAULT 0 CHECK (committed >= 0),
+    rows bigint NOT NULL DEFAULT 0 CHECK (rows >= 0),
+    seconds double precision NOT NULL DEFAULT 0,
+    longest_seconds double precision NOT NULL DEFAULT 0,
+    first_started_at timestamptz,
+    last_started_at timestamptz,
+    last_finished_at timestamptz,
+    PRIMARY KEY (run_key, block)
+) WITH (fillfactor = 50);
+
+INSERT INTO {schema}.__dpone__chunk_tallies
+SELECT run_key, chunk_index / 1000, count(*) FILTER (WHERE state = 'committed'),
+       coalesce(sum(rows) FILTER (WHERE state = 'committed'), 0), coalesce(sum(seconds) FILTER (WHERE state = 'committed'), 0),
+       coalesce(max(seconds) FILTER (WHERE state = 'committed'), 0), min(started_at) FILTER (WHERE state = 'committed'),
+       max(started_at) FILTER (WHERE state = 'committed'), max(finished_at) FILTER (WHERE state = 'committed')
+FROM {schema}.__dpone__backfill_chunks GROUP BY run_key, chunk_index / 1000;
+
+-- What was claimed and is not committed: what lanes have in hand, and what is left to mend.
+CREATE INDEX __dpone__backfill_chunks_begun ON {schema}.__dpone__backfill_chunks (run_key, chunk_index)
+    WHERE state <> 'committed' AND started_at IS NOT NULL;

@@ -67,6 +67,13 @@ class MssqlAdapter:
             f"UPDATE {table} SET lease_expires_at = DATEADD(second, -1, SYSUTCDATETIME()) WHERE state = N'running'"
         )
 
+    def commit_chunks(self, stop: int) -> None:
+        self._run(
+            f"UPDATE {self._state('__dpone__backfill_chunks')} SET state = N'committed', [rows] = 10, "
+            "receipt_id = N'r', seconds = 1, started_at = SYSUTCDATETIME(), finished_at = SYSUTCDATETIME() "
+            f"WHERE chunk_index < {stop}"
+        )
+
     def store_receipt(self, receipt: ChunkReceipt) -> None:
         columns = ["run_key", "chunk_index", "receipt_id", "plan_hash", "contract_hash", "binding", "epoch"]
         columns += ["rows", "bytes", "nulled"]

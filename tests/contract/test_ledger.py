@@ -81,8 +81,10 @@ def test_state_of_an_older_program_is_upgraded_and_keeps_its_rows(
     target: Parts, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stateversion, "STATE_VERSION", 1)
+    monkeypatch.setattr(type(target.ledger), "_create_tallies", lambda *_: None)
     record = start(target)
     monkeypatch.undo()
+    adapter.commit_chunks(3)
     with pytest.raises(StateVersionOlder, match="version 1"):
         target.ledger.provisioned()
     target.ledger.provision()
@@ -90,6 +92,8 @@ def test_state_of_an_older_program_is_upgraded_and_keeps_its_rows(
     upgraded = adapter.target().ledger.campaign(RUN_KEY)
     assert upgraded is not None
     assert replace(upgraded, created_at=None, updated_at=None) == record
+    counted = target.ledger.progress(RUN_KEY)
+    assert (counted.committed, counted.pending, counted.rows_loaded) == (3, 1, 30)
     for old, new in ((Phase.SEALED, Phase.VALIDATED), (Phase.VALIDATED, Phase.PUBLISHED)):
         target.ledger.move(RUN_KEY, frozenset({Phase.PREPARED}), Phase.SEALED)
         assert target.ledger.move(RUN_KEY, frozenset({old}), new)

@@ -1,0 +1,1 @@
+"""Measurements that are read by people; no gate depends on a clock."""
