@@ -13,6 +13,7 @@ from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, digest_sum
 from dpone_dagster.campaign.slices import Action, LiveSlice
 from dpone_dagster.ports.tables import ChunkWrite
+from dpone_dagster.postgres.target import PostgresTarget
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import CONTRACT, RUN_KEY, TARGET, claim, start
 
@@ -109,3 +110,6 @@ def test_no_digest_is_noted_where_none_is_asked_for(bench: Bench) -> None:
     write = ChunkWrite(TARGET, handle.object_id, handle.digest, CONTRACT, "plan", "binding", live)
     assert bench.target.tables.write_chunk(bench.hold(), write, stream).diagnostics == {}
     assert bench.target.ledger.digest_totals(RUN_KEY, 5) == DigestTotals(0, 0, 0, 0)
+    if isinstance(bench.target, PostgresTarget):
+        made_a_stage = bench.target.session.connection.execute("SELECT pg_my_temp_schema() <> 0").fetchone()
+        assert made_a_stage == (False,)
