@@ -9,7 +9,7 @@ from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.engine.advice import advice_for_increments
 
 # Of a campaign's own steps; the two others are an increment's too, and the campaign's command is what they need.
-OF_CAMPAIGNS = {"CAMPAIGN_CANCELLED", "CHUNK_FAILED", "FAULT_INJECTED", "STOPPED"}
+OF_CAMPAIGNS = {"CAMPAIGN_CANCELLED", "CHUNK_FAILED", "DIGEST_MISMATCH", "FAULT_INJECTED", "STOPPED"}
 OF_CAMPAIGNS |= {"HANDOFF_MISSING", "STATE_VERSION_OLDER"}
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DponeError)]
 
