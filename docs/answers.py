@@ -128,6 +128,7 @@ class DoctorAnswer(Answer):
     """What is wrong, and the one thing to do next."""
 
     findings: list[FindingAnswer]
+    warnings: list[FindingAnswer]
     notes: list[str]
     next_action: str
     backfill: BackfillAnswer | None

@@ -19,6 +19,7 @@ from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 
 MANIFESTS_VARIABLE = "DPONE_MANIFESTS"
 DEFAULT_FOLDER = "campaigns"
+DAGSTER_FOLDER = Path(".dpone/dagster")
 _ANY_INTERVAL = RunOptions(
     interval=Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC), dag_run_id="any")
 )
@@ -58,6 +59,11 @@ def project_root(start: Path) -> Path:
     here = start.resolve()
     marked = (place for place in (here, *here.parents) if _is_project(place))
     return next(marked, here)
+
+
+def dagster_home() -> Path:
+    """The folder of Dagster's own state: the one that `DAGSTER_HOME` names, else the project's."""
+    return Path(os.environ.get("DAGSTER_HOME") or project_root(Path.cwd()) / DAGSTER_FOLDER).resolve()
 
 
 def _is_project(place: Path) -> bool:

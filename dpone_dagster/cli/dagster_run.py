@@ -36,9 +36,8 @@ from dpone_dagster.campaign_definitions import build_manifest
 from dpone_dagster.cli.failures import Failure, advice_of
 from dpone_dagster.cli.terminal import output_to
 from dpone_dagster.jobs import executor_for, retry_job
-from dpone_dagster.settings import load_route, project_root
+from dpone_dagster.settings import dagster_home, load_route, project_root
 
-DEFAULT_HOME = Path(".dpone/dagster")
 LOG_FOLDER = Path(".dpone/logs")
 _CODED = re.compile(r"([A-Z][A-Z_]+): (.*)")
 _HOST_TAG = "dpone/host"
@@ -127,7 +126,7 @@ def build_job(manifest: str, job: str, options: Mapping[str, Any]) -> JobDefinit
 
 def prepare_home() -> Path:
     """The folder of Dagster's own state, with our settings in it unless it has its own; named in the environment."""
-    home = Path(os.environ.get("DAGSTER_HOME") or project_root(Path.cwd()) / DEFAULT_HOME).resolve()
+    home = dagster_home()
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "dagster.yaml"
     if not settings.exists():

@@ -5,17 +5,21 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+from collections.abc import Iterable
+from dataclasses import replace
 
+from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.display import clock
 from dpone_dagster.cli.report import Report, Table, advised, pasteable
+from dpone_dagster.cli.slots import slot_warnings
 from dpone_dagster.cli.terminal import waiting
 from dpone_dagster.connections import Connections
 from dpone_dagster.engine import inspect
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.ports.target import Connector
-from dpone_dagster.settings import load_route, load_spec
+from dpone_dagster.settings import dagster_home, load_route, load_spec
 from dpone_dagster.wiring import open_connector
 
 
@@ -55,8 +59,7 @@ def report_of(status: CampaignStatus, manifest: Asked) -> Report:
         tables.append(Table(("held by",), tuple((str(holder),) for holder in status.holders)))
     notes, commands = advised(action, manifest)
     if status.findings:
-        found = tuple((f.path, f.problem, pasteable(f.advice, manifest)) for f in status.findings)
-        tables.append(Table(("where", "what", "advice"), found))
+        tables.append(Table(("where", "what", "advice"), _rows(status.findings, manifest)))
     return Report(
         headline=headline(status),
         heartbeat=heartbeat(status),
@@ -134,29 +137,36 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def _rows(findings: Iterable[Finding], manifest: Asked) -> tuple[tuple[str, str, str], ...]:
+    return tuple((f.path, f.problem, pasteable(f.advice, manifest)) for f in findings)
+
+
 def doctor_report(manifest: Asked) -> Report:
     """What is wrong and what to do next."""
     spec, connector = open_campaign(manifest)
     with waiting(f"{spec.dataset}: looking at servers, tables and state"):
         diagnosis = inspect.doctor(spec, connector)
+        warnings = (*diagnosis.warnings, *slot_warnings(dagster_home(), spec.lanes))
     number = len(diagnosis.findings)
     found = "nothing wrong" if not number else f"{number} finding{'s' if number > 1 else ''}"
     drifted = diagnosis.status is not None and diagnosis.status.drift and manifest.options.plan_changes
     action = manifest.another_plan if drifted else pasteable(diagnosis.next_action, manifest)
     notes, commands = advised(action, manifest)
-    rows = tuple((f.path, f.problem, pasteable(f.advice, manifest)) for f in diagnosis.findings)
+    shown = (("where", _rows(diagnosis.findings, manifest)), ("in nobody's way", _rows(warnings, manifest)))
     seen = report_of(diagnosis.status, manifest).data if diagnosis.status else None
+    if warnings:
+        found += f", {len(warnings)} warning{'s' if len(warnings) > 1 else ''}"
     where = f" ({headline(diagnosis.status)})" if diagnosis.status else ""
     return Report(
         headline=f"{spec.dataset}: {found}{where}",
         heartbeat=heartbeat(diagnosis.status) if diagnosis.status else "",
         data={
-            **diagnosis.as_dict(),
+            **replace(diagnosis, warnings=warnings).as_dict(),
             "status": seen,
             "backfill": seen["backfill"] if seen else None,
             "next_action": action,
         },
-        tables=(Table(("where", "what", "advice"), rows),) if rows else (),
+        tables=tuple(Table((where, "what", "advice"), lines) for where, lines in shown if lines),
         notes=(*diagnosis.notes, *notes),
         next_commands=commands,
         exit_code=1 if number else 0,

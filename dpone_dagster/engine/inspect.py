@@ -17,6 +17,7 @@ from dpone_dagster.engine.card import validation_word
 from dpone_dagster.engine.complete import DIFFERING, FIRST_OTHER_DIGESTS, OTHER_DIGESTS
 from dpone_dagster.engine.prepare import prove_campaign, prove_rights, prove_unchanged
 from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
+from dpone_dagster.engine.surroundings import around_source, around_target, outside
 from dpone_dagster.engine.validate import ValidationEvidence
 from dpone_dagster.ports.target import Connector, Target
 
@@ -246,17 +247,20 @@ class Diagnosis:
         next_action: While something stands in the way of a run, to mend that.
         status: Where the campaign stands; None if that could not be read.
         notes: What is worth knowing and nobody's fault: sessions at work, rows that are out of scope.
+    warnings: What is worth mending and stands in nobody's way: clocks, room, settings, what was left behind.
     """
 
     findings: tuple[Finding, ...]
     next_action: str
     status: CampaignStatus | None = None
     notes: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
 
     def as_dict(self) -> Mapping[str, object]:
         """The public JSON of `dpone backfill doctor`."""
         return {
             "findings": [f.as_dict() for f in self.findings],
+            "warnings": [f.as_dict() for f in self.warnings],
             "notes": list(self.notes),
             "next_action": self.next_action,
             "status": self.status.as_dict() if self.status else None,
@@ -272,6 +276,7 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
     """
     findings: list[Finding] = []
     notes: list[str] = []
+    warnings: list[Finding] = []
     refused: list[DponeError] = []
     seen: CampaignStatus | None = None
     for place, look in _LOOKS:
@@ -282,9 +287,14 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
             refused.append(error)
     in_the_way = bool(findings)
     try:
-        notes.extend(_outside(spec, connector))
+        with source_session(connector, "doctor") as source:
+            notes.extend(outside(spec, source))
+            warnings.extend(around_source(source))
         with target_session(connector, "doctor") as target:
             notes.extend(_waiting(spec, target))
+            room, found = around_target(spec, target)
+            notes.append(room)
+            warnings.extend(found)
             seen = status_of(spec, target)
         stuck = {holder.session_id for _, holder in seen.stuck}
         at_work = (holder for holder in seen.holders if holder.session_id not in stuck)
@@ -293,7 +303,9 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
     except DponeError as error:
         findings.extend(_refusal("state", error, refused))
     action = _MEND if seen is None or (in_the_way and not seen.drift) else seen.recommended_action
-    return Diagnosis(tuple(dict.fromkeys(findings)), action, seen, tuple(notes))
+    told = {finding.path for finding in findings}
+    left = tuple(warning for warning in warnings if warning.path not in told)
+    return Diagnosis(tuple(dict.fromkeys(findings)), action, seen, tuple(notes), left)
 
 
 def _refusal(place: str, error: DponeError, before: Sequence[DponeError]) -> list[Finding]:
@@ -341,17 +353,6 @@ def _source_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Findi
     with source_session(connector, "doctor") as source:
         source.describe(spec.source, spec.source_columns)
     yield from ()
-
-
-def _outside(spec: CampaignSpec, connector: Connector) -> Iterator[str]:
-    """Rows that no chunk loads, which a window leaves out by its author's word."""
-    with source_session(connector, "doctor") as source:
-        if outside := source.count_outside(spec.source, spec.chunk.column, spec.plan):
-            later = (
-                "they come with the increments" if spec.handoff_id else "widen the window if they belong to the load"
-            )
-            where = f"{outside} rows of {spec.source} have no {spec.chunk.column} within the window"
-            yield f"{where}: no chunk loads them; {later}"
 
 
 def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:

@@ -46,3 +46,7 @@ SET LOCK_TIMEOUT -1
 
 -- name: wait_again
 SET LOCK_TIMEOUT -1
+
+-- name: unfinished_campaigns
+SELECT /* dpone:unfinished_of_any_target */ run_key FROM {schema}.__dpone__backfill_campaigns
+WHERE phase NOT IN (N'published', N'handoff_committed', N'rolled_back', N'cancelled')

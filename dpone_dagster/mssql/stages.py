@@ -17,6 +17,7 @@ from dpone_dagster.mssql.session import Session
 
 _log = logging.getLogger(__name__)
 _FILE = "chunkwrite.sql"
+_STAGE = "__dpone_stage_"
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,20 @@ def stages_of(session: Session, schema: str, prefix: str) -> list[str]:
     return [str(name) for (name,) in session.rows(load(_FILE)["old_stages"], schema, len(prefix), prefix)]
 
 
+def orphaned_stages(session: Session, state_schema: str, schema: str) -> list[str]:
+    """Names of the stages in a schema that belong to no unfinished campaign of any target.
+
+    Args:
+        session: The connection.
+        state_schema: Where the state tables are.
+        schema: Of the tables that are loaded.
+    """
+    found = stages_of(session, schema, _STAGE)
+    unfinished = session.rows(load(_FILE, state_schema)["unfinished_campaigns"]) if found else []
+    owned = tuple(stage_prefix(run_key) for (run_key,) in unfinished)
+    return [name for name in found if not name.startswith(owned)]
+
+
 def stage_prefix(run_key: str) -> str:
     """How the names of a campaign's stages begin."""
-    return f"__dpone_stage_{digest_of(run_key, digits=16)}_"
+    return f"{_STAGE}{digest_of(run_key, digits=16)}_"

@@ -14,7 +14,7 @@ from dpone_dagster.mssql.digests import content_digest, types_without_digest
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted, quoted_table
 from dpone_dagster.mssql.session import UNBOUNDED, Session
-from dpone_dagster.mssql.stages import drop_dead_stages, stage_prefix, stages_of
+from dpone_dagster.mssql.stages import drop_dead_stages, orphaned_stages, stage_prefix, stages_of
 from dpone_dagster.ports.source import RowStream
 from dpone_dagster.ports.tables import ChunkWrite, IndexViolation, KeyQuality, ShadowHandle, TargetTable
 
@@ -33,6 +33,7 @@ class MssqlTables:
 
     def __init__(self, session: Session, state_schema: str) -> None:
         self._session = session
+        self._state_schema = state_schema
         self._reader = CatalogReader(session)
         self._writer = ChunkWriter(session, self._reader, state_schema)
 
@@ -85,6 +86,10 @@ class MssqlTables:
     def stages(self, shadow: TableRef, run_key: str) -> list[str]:
         """Names of the campaign's stages that are there, dead or in use."""
         return stages_of(self._session, shadow.schema, stage_prefix(run_key))
+
+    def orphaned_stages(self, table: TableRef) -> list[str]:
+        """Stage tables beside this table that belong to no unfinished campaign; the state tables are there."""
+        return orphaned_stages(self._session, self._state_schema, table.schema)
 
     def seal(self, shadow: TableRef) -> int | None:
         """Nothing is loaded any more: bring a columnstore into its final form.

@@ -14,6 +14,7 @@ from dpone_dagster.mssql.ledger import MssqlLedger
 from dpone_dagster.mssql.publications import MssqlPublications
 from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.rights import missing_rights
+from dpone_dagster.mssql.room import room_of
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.tables import MssqlTables
 from dpone_dagster.ports.changes import Changes
@@ -23,7 +24,7 @@ from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import Wire
 from dpone_dagster.ports.tables import Tables
-from dpone_dagster.ports.target import Use
+from dpone_dagster.ports.target import ServerRoom, Use
 
 
 class MssqlTarget:
@@ -65,6 +66,10 @@ class MssqlTarget:
     def missing_rights(self, table: TableRef, use: Use) -> list[Finding]:  # noqa: ARG002 - stages need all of them
         """Rights that a campaign on this table needs and this login lacks, by name."""
         return missing_rights(self.session, table, self._state_schema)
+
+    def room(self, table: TableRef) -> ServerRoom:
+        """The server's clock, and what it tells this login of its disks; the size is that of this table."""
+        return room_of(self.session, table)
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""

@@ -241,6 +241,10 @@ class Tables(Protocol):
         """Names of the campaign's stages that are there, dead or in use."""
         ...
 
+    def orphaned_stages(self, table: TableRef) -> list[str]:
+        """Stage tables beside this table that belong to no unfinished campaign; the state tables are there."""
+        ...
+
     def seal(self, shadow: TableRef) -> int | None:
         """Take the horizon that readers may not be older than at the swap; None where the server needs none."""
         ...

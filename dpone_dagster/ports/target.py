@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, Protocol
 
 from dpone_dagster.campaign.errors import Finding
@@ -18,6 +20,23 @@ from dpone_dagster.ports.tables import Tables
 
 # What a campaign does to the live table: swap another one in, or write rows to it.
 Use = Literal["publish", "write"]
+
+
+@dataclass(frozen=True)
+class ServerRoom:
+    """What the target's server says of itself; None for what it does not tell this login.
+
+    Attributes:
+        now: Its clock.
+        table_bytes: Size of the live table with its indexes.
+        free_bytes: What its data files have left, and what they may still grow by on their volumes.
+        log_free_bytes: The same of its transaction log.
+    """
+
+    now: datetime
+    table_bytes: int | None = None
+    free_bytes: int | None = None
+    log_free_bytes: int | None = None
 
 
 class Target(Protocol):
@@ -51,6 +70,10 @@ class Target(Protocol):
 
     def missing_rights(self, table: TableRef, use: Use) -> list[Finding]:
         """Rights that a campaign needs on this table, for this use of it, and this login lacks; changes nothing."""
+        ...
+
+    def room(self, table: TableRef) -> ServerRoom:
+        """The server's clock, and what it tells of its disks; the size is that of this table. Changes nothing."""
         ...
 
     def cancel(self) -> None:

@@ -85,6 +85,10 @@ class PostgresTables:
         """There are none."""
         return []
 
+    def orphaned_stages(self, table: TableRef) -> list[str]:  # noqa: ARG002 - see `drop_dead_stages`
+        """There are none."""
+        return []
+
     def seal(self, shadow: TableRef) -> int | None:  # noqa: ARG002 - the snapshot is the database's, not the table's
         """Take the horizon that readers may not be older than at the swap."""
         return horizons.seal(self._session)

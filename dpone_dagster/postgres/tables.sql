@@ -13,5 +13,12 @@ FROM pg_database d WHERE d.datname = current_database()
 -- name: insert_staged
 INSERT /* dpone:insert_staged */ INTO {table} ({columns}) SELECT {columns} FROM {stage}
 
+-- name: room
+-- How much room its disks have is told to no client.
+SELECT /* dpone:room */ clock_timestamp(), (
+    SELECT pg_total_relation_size(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %(schema)s AND c.relname = %(name)s
+)
+
 -- name: delete_slice
 DELETE /* dpone:delete_slice */ FROM {table} WHERE {rows}

@@ -14,7 +14,7 @@ from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.source import Wire
 from dpone_dagster.ports.tables import Tables
-from dpone_dagster.ports.target import Use
+from dpone_dagster.ports.target import ServerRoom, Use
 from dpone_dagster.postgres.changes import PostgresChanges
 from dpone_dagster.postgres.fence import PostgresFence
 from dpone_dagster.postgres.history import PostgresHistory
@@ -67,6 +67,15 @@ class PostgresTarget:
     def missing_rights(self, table: TableRef, use: Use) -> list[Finding]:
         """Rights that a campaign on this table needs and this login lacks, by name."""
         return missing_rights(self.session, table, self._state_schema, use)
+
+    def room(self, table: TableRef) -> ServerRoom:
+        """The server's clock and the size of this table; no client is told how much room its disks have."""
+        values = {"schema": table.schema, "name": table.name}
+        with translated():
+            row = self.session.connection.execute(load("tables.sql")["room"], values).fetchone()
+        if row is None:
+            raise DponeError("the server did not tell its clock")
+        return ServerRoom(row[0], row[1])
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""

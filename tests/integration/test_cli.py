@@ -67,7 +67,15 @@ def test_a_campaign_from_the_first_plan_to_a_second_run(operator: Operator) -> N
     operation = {"operation_status": "succeeded", "selected_chunks": 8}
     assert operator.json("status")["backfill"] | operation == done["backfill"]
     assert json.loads(Path(done["evidence"]).read_text()) == done
-    assert operator.json("doctor")["findings"] == []
+    seen = operator.json("doctor")
+    assert (seen["findings"], seen["warnings"]) == ([], [])
+    settings = operator.folder / ".dpone" / "dagster" / "dagster.yaml"
+    shipped = settings.read_text()
+    settings.write_text(shipped.replace("free_slots_after_run_end_seconds: 60", ""))
+    (warning,) = operator.json("doctor")["warnings"]
+    assert warning["path"] == str(settings)
+    assert "1 warning" in operator.run("doctor").stdout
+    settings.write_text(shipped)
     again = operator.run("run", "--execute")
     assert again.returncode == 0
     assert again.stdout.startswith("nothing to do, the campaign is finished")
