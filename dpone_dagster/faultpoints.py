@@ -34,6 +34,7 @@ CHUNK_POINTS: Mapping[str, str] = {
     "after_ledger": "The ledger has the chunk as committed; Dagster has not been told.",
 }
 CAMPAIGN_POINTS: Mapping[str, str] = {
+    "mid_state_file": "Half of the next state file of a `local_file` campaign is written; the file of before stands.",
     "after_seal": "The campaign is sealed; nothing of the shadow has been compared.",
     "after_indexes": "All checks have passed and the deferred indexes are built.",
     "before_validated": "The horizon of readers is taken; `validated` is not recorded.",

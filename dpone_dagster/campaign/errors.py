@@ -176,6 +176,22 @@ class StateVersionOlder(Refused):
     next_step = "Upgrade them: `dpone backfill resume MANIFEST`, or the script that docs/state.md names."
 
 
+class StateFileBroken(Refused):
+    """A campaign's state file is torn, or it is not the state of that campaign."""
+
+    code = "STATE_FILE_BROKEN"
+    next_step = (
+        "Put back the file as it was; or move it away and run again: every chunk then replaces its own slice once more."
+    )
+
+
+class StateFileUnusable(Refused):
+    """The folder of the state files, or a file in it, cannot be read, written or locked."""
+
+    code = "STATE_FILE_UNUSABLE"
+    next_step = "Give this user the folder, or name another one by --state-dir."
+
+
 class StateDomainSplit(Refused):
     """State and target do not prove to be one transaction domain, so a receipt could not be atomic."""
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import psycopg
@@ -16,6 +18,9 @@ from psycopg import sql
 from demo.mssql_server import MssqlServer
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.receipts import ChunkReceipt
+from dpone_dagster.files.filerows import receipt_row
+from dpone_dagster.files.statefile import StateFile
+from dpone_dagster.files.target import FileStateTarget
 from dpone_dagster.ports.changes import Changes
 from dpone_dagster.ports.fence import Fence
 from dpone_dagster.ports.history import History
@@ -28,6 +33,7 @@ from tests.contract.mssql_adapter import MssqlAdapter
 from tests.servers.mssql_targets import MssqlTargets
 
 STATE_SCHEMA = 'state "100%s"'
+RUN_KEY = "a" * 64
 
 
 class Parts(Protocol):
@@ -245,6 +251,38 @@ class PostgresAdapter:
             return cursor.fetchall() if cursor.description else []
 
 
+@dataclass
+class FileAdapter(PostgresAdapter):
+    """An embedded PostgreSQL whose campaigns have their state in files."""
+
+    folder: Path = Path()
+    sessions: dict[int, PostgresTarget] = field(default_factory=dict)
+
+    def target(self, purpose: str = "test") -> Parts:
+        server = PostgresTarget(self.url, purpose, STATE_SCHEMA)
+        target = FileStateTarget(server, self.folder, RUN_KEY)
+        self.opened.append(target)
+        self.sessions[id(target)] = server
+        return target
+
+    def end_session(self, target: Parts) -> None:
+        super().end_session(self.sessions[id(target)])
+
+    def state(self) -> dict[str, list[tuple[Any, ...]]]:
+        return {path.name: [(path.read_bytes(), path.stat().st_mtime_ns)] for path in self.folder.iterdir()}
+
+    def expire_leases(self) -> None:
+        past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+        with StateFile(self.folder, RUN_KEY).change() as document:
+            for chunk in document["chunks"]:
+                if chunk["state"] == "running":
+                    chunk["lease_expires_at"] = past
+
+    def store_receipt(self, receipt: ChunkReceipt) -> None:
+        with StateFile(self.folder, RUN_KEY).change() as document:
+            document["chunks"][receipt.chunk_index]["receipt"] = receipt_row(receipt)
+
+
 @pytest.fixture(scope="session")
 def mssql_targets(mssql: MssqlServer) -> Iterator[MssqlTargets]:
     """One database of a SQL Server, which each test finds empty."""
@@ -254,12 +292,23 @@ def mssql_targets(mssql: MssqlServer) -> Iterator[MssqlTargets]:
     mssql.drop("contract")
 
 
-@pytest.fixture(params=["postgres", "mssql"])
-def adapter(request: pytest.FixtureRequest) -> Iterator[Adapter]:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every adapter; a state file too, in a module of its ports, but for what is the servers' own."""
+    if "adapter" in metafunc.fixturenames:
+        in_files = metafunc.definition.get_closest_marker("in_files")
+        servers = metafunc.definition.get_closest_marker("servers_only")
+        kinds = ["postgres", "mssql", "file"] if in_files and not servers else ["postgres", "mssql"]
+        metafunc.parametrize("adapter", kinds, indirect=True)
+
+
+@pytest.fixture
+def adapter(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Adapter]:
     """One adapter after the other."""
     made: Any
     if request.param == "postgres":
         made = PostgresAdapter(request.getfixturevalue("new_database")("contract"))
+    elif request.param == "file":
+        made = FileAdapter(request.getfixturevalue("new_database")("contract"), folder=tmp_path / "state")
     else:
         made = MssqlAdapter(request.getfixturevalue("mssql_targets"))
     yield made

@@ -12,9 +12,8 @@ from dpone_dagster.campaign.plan import ChunkSpec, Plan
 from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, SourceIdentity
-from tests.contract.conftest import Parts
+from tests.contract.conftest import RUN_KEY, Parts
 
-RUN_KEY = "a" * 64
 TARGET = TableRef("landing", "orders")
 SERVER = SourceIdentity("7345678901234567890", 1, 16_384)
 ANCHOR = Anchor(5_000_000_000, SERVER, datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from dpone_dagster.campaign.errors import CatalogDrift, CountMismatch, DponeError
 from dpone_dagster.campaign.history import Slices, Spread
 from dpone_dagster.campaign.ledger import ChunkState
 from dpone_dagster.ports.history import SPREAD_SAMPLES
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import CONTRACT, RUN_KEY, campaign, claim, plan, receipt, start
+
+pytestmark = pytest.mark.in_files
 
 LATER = 3_600
 
@@ -190,6 +194,7 @@ def step(target: Parts, run_id: str, kind: str, name: str, **facts: object) -> N
     target.ledger.record_step(run_id, name, "succeeded", 0.5, facts)
 
 
+@pytest.mark.servers_only
 def test_steps_are_those_between_this_campaign_and_the_next(target: Parts) -> None:
     start(target)
     record = target.ledger.campaign(RUN_KEY)
@@ -211,6 +216,7 @@ def test_steps_are_those_between_this_campaign_and_the_next(target: Parts) -> No
     assert target.history.campaign_steps("orders", record.created_at, 5).total == 2
 
 
+@pytest.mark.servers_only
 def test_increments_are_those_of_a_generation(target: Parts) -> None:
     target.ledger.provision()
     step(target, "run-1", "campaign", "handoff", generation="g-1")

@@ -18,6 +18,8 @@ from dpone_dagster.campaign.selection import ChunkSelection
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import RUN_KEY, TARGET, campaign, claim, plan, receipt, start, worker
 
+pytestmark = pytest.mark.in_files
+
 
 def chunk(target: Parts, index: int) -> ChunkRecord:
     (seen,) = target.ledger.chunks(RUN_KEY, ChunkSelection(((index, index + 1),)))
@@ -40,6 +42,7 @@ def candidates(target: Parts, *, chunks: int = 4, lane: int = 0, run_id: str = "
 # ---------------------------------------------------------------- provisioning
 
 
+@pytest.mark.servers_only
 def test_state_is_made_once_and_stays(target: Parts, adapter: Adapter) -> None:
     assert not target.ledger.provisioned()
     target.ledger.provision()
@@ -68,6 +71,7 @@ def test_two_programs_may_provision_at_once(adapter: Adapter) -> None:
     assert all(target.ledger.provisioned() for target in targets)
 
 
+@pytest.mark.servers_only
 def test_state_of_a_newer_program_is_refused(target: Parts, adapter: Adapter) -> None:
     target.ledger.provision()
     adapter.set_state_version(99)
@@ -77,6 +81,7 @@ def test_state_of_a_newer_program_is_refused(target: Parts, adapter: Adapter) ->
         target.ledger.provision()
 
 
+@pytest.mark.servers_only
 def test_state_of_an_older_program_is_upgraded_and_keeps_its_rows(
     target: Parts, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +126,7 @@ def test_a_campaign_without_an_anchor_has_none(target: Parts) -> None:
     assert stored.anchor is None
 
 
+@pytest.mark.servers_only
 def test_campaign_and_chunks_are_made_together_or_not_at_all(target: Parts) -> None:
     target.ledger.provision()
     with pytest.raises(DponeError, match="one transaction"):
@@ -131,6 +137,7 @@ def test_campaign_and_chunks_are_made_together_or_not_at_all(target: Parts) -> N
     assert target.ledger.progress(RUN_KEY).total == 0
 
 
+@pytest.mark.servers_only
 def test_a_hundred_thousand_chunks_are_streamed(target: Parts) -> None:
     target.ledger.provision()
     tracemalloc.start()
@@ -472,6 +479,7 @@ def test_receipts_are_read_and_summed(target: Parts, adapter: Adapter) -> None:
     assert target.ledger.receipt_totals(record).foreign == 2
 
 
+@pytest.mark.servers_only
 def test_looking_changes_nothing(adapter: Adapter) -> None:
     lane, looker = adapter.target(), adapter.target()
     record = start(lane)
@@ -515,6 +523,7 @@ def look_back(target: Parts) -> None:
     history.increments("generation", 2)
 
 
+@pytest.mark.servers_only
 def test_loads_and_their_steps_are_recorded(target: Parts, adapter: Adapter) -> None:
     target.ledger.provision()
     target.ledger.start_load("run-1", "orders", "campaign", "run-1")
