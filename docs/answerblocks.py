@@ -90,20 +90,20 @@ class PublicationAnswer(Answer):
 
 
 class AuthorityAnswer(Answer):
-    """The tables that have the last word, without any credential."""
+    """What has the last word, without any credential; a `local_file` has no schema and no tables."""
 
-    dialect: Literal["postgres", "mssql"]
-    schema_: str = Field(alias="schema")
-    campaigns_table: str
-    chunks_table: str
+    dialect: Literal["file", "postgres", "mssql"]
+    schema_: str | None = Field(alias="schema")
+    campaigns_table: str | None
+    chunks_table: str | None
     run_key: str
 
 
 class CapabilitiesAnswer(Answer):
     """What the state backend can do."""
 
-    backend: Literal["audit_schema"]
-    dialect: Literal["postgres", "mssql"]
+    backend: Literal["local_file", "audit_schema"]
+    dialect: Literal["file", "postgres", "mssql"]
     durable_read: bool
     durable_write: bool
     lock_scope: str
@@ -149,9 +149,9 @@ class BackfillAnswer(Answer):
     publication: PublicationAnswer
     verification: VerificationAnswer
     retry_policy: Literal["non_committed", "failed_only"]
-    state_backend: Literal["audit_schema"]
+    state_backend: Literal["local_file", "audit_schema"]
     state_path: str | None
-    state_cache_status: Literal["unavailable"]
+    state_cache_status: Literal["authoritative", "unavailable"]
     state_authority: AuthorityAnswer
     state_capabilities: CapabilitiesAnswer
     interval: IntervalAnswer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from dpone_dagster import faultpoints
 from dpone_dagster.campaign import errors
 from dpone_dagster.campaign.increment_manifest import IncrementManifest
 from dpone_dagster.campaign.manifest import manifest_schema
+from dpone_dagster.campaign.statebackends import CAPABILITIES, StateCapabilities
 
 FOLDER = Path(__file__).parent
 Node = Mapping[str, Any]
@@ -37,7 +39,13 @@ _CODES_ELSEWHERE = {
 
 def pages() -> Mapping[str, str]:
     """Every generated page by its file name."""
-    texts = {"errors.md": _errors(), "manifest.md": _manifest(), "faults.md": _faults(), "cli.md": commands_page()}
+    texts = {
+        "errors.md": _errors(),
+        "manifest.md": _manifest(),
+        "faults.md": _faults(),
+        "cli.md": commands_page(),
+        "backends.md": _backends(),
+    }
     schemas = {schema_name(words): schema_of(words) for words in ANSWERS}
     schemas["certification-report.schema.json"] = report_schema()
     return {**texts, **{f"schemas/{name}": json.dumps(schema, indent=2) + "\n" for name, schema in schemas.items()}}
@@ -86,6 +94,25 @@ def _table(schema: Node) -> Iterator[str]:
     for path, node, required in _keys(schema, schema, ""):
         default = "required" if required else _default(node)
         yield f"| `{path}` | {_cell(_value(schema, node))} | {default} | {_cell(node.get('description', ''))} |"
+
+
+def _backends() -> str:
+    """What each state backend can do, as a page."""
+    lines = [
+        "# State backends",
+        "",
+        "What each can do; `backfill.state_capabilities` in the JSON of every command says the same. What they are is",
+        "in [state.md](state.md).",
+        "",
+        f"| {' | '.join(f'`{field.name}`' for field in fields(StateCapabilities))} |",
+        "|" + "---|" * len(fields(StateCapabilities)),
+    ]
+    lines += [f"| {' | '.join(map(_said, astuple(each)))} |" for each in CAPABILITIES.values()]
+    return "\n".join(lines) + "\n"
+
+
+def _said(value: object) -> str:
+    return f"`{value}`" if isinstance(value, str) else "yes" if value else "no"
 
 
 def _faults() -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -20,9 +21,12 @@ from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 MANIFESTS_VARIABLE = "DPONE_MANIFESTS"
 DEFAULT_FOLDER = "campaigns"
 DAGSTER_FOLDER = Path(".dpone/dagster")
+STATE_DIR_VARIABLE = "DPONE_BACKFILL_STATE_DIR"
+DEFAULT_STATE_DIR = Path(".dpone/backfill")
 _ANY_INTERVAL = RunOptions(
     interval=Interval(datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC), dag_run_id="any")
 )
+Route = TypeVar("Route", bound=RouteSpec)
 _SUFFIXES = frozenset({".yaml", ".yml"})
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _COMPONENT = "dpone_dagster.Campaign"
@@ -68,6 +72,19 @@ def dagster_home() -> Path:
 
 def _is_project(place: Path) -> bool:
     return (place / DEFAULT_FOLDER).is_dir() or (place / "workspace.yaml").is_file()
+
+
+def placed(spec: Route, environ: Mapping[str, str]) -> Route:
+    """The manifest with the folder of its state file, if it has one: what it says, the variable, or the project's.
+
+    Args:
+        spec: As the manifest alone says it.
+        environ: `DPONE_BACKFILL_STATE_DIR`.
+    """
+    if not spec.state.in_file:
+        return spec
+    named = spec.state.folder or environ.get(STATE_DIR_VARIABLE) or DEFAULT_STATE_DIR
+    return replace(spec, state=replace(spec.state, folder=project_root(Path.cwd()) / named))
 
 
 def load_manifest(path: Path, options: RunOptions = AS_WRITTEN) -> AnyManifest:
@@ -124,7 +141,7 @@ def load_route(path: Path, options: RunOptions = AS_WRITTEN) -> RouteSpec:
         ManifestInvalid: As `load_manifest`.
         TooManyChunks: The plan has more chunks than `max_chunks`.
     """
-    return load_manifest(path, options).to_spec()
+    return placed(load_manifest(path, options).to_spec(), os.environ)
 
 
 def load_template(path: Path) -> RouteSpec:
@@ -150,7 +167,7 @@ def template_of(data: object) -> RouteSpec:
         ManifestInvalid: It does not fit the contract.
         TooManyChunks: The plan has more chunks than `max_chunks`.
     """
-    return parse_any(data, _template_options(data)).to_spec()
+    return placed(parse_any(data, _template_options(data)).to_spec(), os.environ)
 
 
 def component_paths(folder: Path) -> list[Path]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from dpone_dagster import faultpoints
-from dpone_dagster.campaign.spec import RouteSpec
+from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
+from dpone_dagster.campaign.statebackends import state_file
 from dpone_dagster.connections import Connections
 from dpone_dagster.ports.channel import Channel
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
+from dpone_dagster.settings import placed
 
 
 class _CampaignConnector:
@@ -21,6 +24,7 @@ class _CampaignConnector:
         self._state_url = connections.url(spec.state.connection_ref, spec.sink_type)
         self._sink_type = spec.sink_type
         self._state_schema = spec.state.schema
+        self._file = _file_of(spec)
         self._name = spec.dataset
 
     def source(self, purpose: str) -> Source:
@@ -38,6 +42,14 @@ class _CampaignConnector:
         return self._open(self._state_url.reveal(), purpose)
 
     def _open(self, url: str, purpose: str) -> Target:
+        server = self._server(url, purpose)
+        if self._file is None:
+            return server
+        from dpone_dagster.files.target import FileStateTarget
+
+        return FileStateTarget(server, self._file.parent, self._file.stem)
+
+    def _server(self, url: str, purpose: str) -> Target:
         name = f"{self._name} {purpose}"
         if self._sink_type == "mssql":
             from dpone_dagster.mssql.target import MssqlTarget
@@ -46,6 +58,13 @@ class _CampaignConnector:
         from dpone_dagster.postgres.target import PostgresTarget
 
         return PostgresTarget(url, name, self._state_schema)
+
+
+def _file_of(spec: RouteSpec) -> Path | None:
+    """The file that a campaign's state is in; None where tables have it."""
+    if not isinstance(spec, CampaignSpec) or not spec.state.in_file:
+        return None
+    return state_file(placed(spec, os.environ))
 
 
 def open_connector(spec: RouteSpec, connections: Connections) -> Connector:

@@ -42,7 +42,9 @@ class MssqlOrders(Orders):
     @property
     def connector(self) -> Connector:
         own = super().connector
-        return own if self.targets is None else LendingConnector(own, self.targets)
+        # Lent sessions have state tables.
+        lent = self.targets is not None and not self.spec.state.in_file
+        return LendingConnector(own, self.targets) if lent and self.targets else own
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -46,6 +47,7 @@ from dpone_dagster.campaign.spec import (
     IntervalPolicy,
     PublicationPolicy,
     RetryPolicy,
+    StateBackend,
     StatePolicy,
     Verification,
 )
@@ -180,9 +182,15 @@ class PublicationBlock(Block):
 class CampaignStateBlock(Block):
     """The ledger."""
 
-    backend: Literal["audit_schema"]
-    schema_name: StateSchema = Field(alias="schema")
-    require_distributed_lock: Yes
+    backend: StateBackend = Field(
+        description="`audit_schema`, in the target's database; `local_file`, for a `direct` load from one machine."
+    )
+    schema_name: StateSchema | None = Field(
+        default=None, alias="schema", description="Of the state tables; for `audit_schema` alone, which needs it."
+    )
+    require_distributed_lock: Annotated[bool, BeforeValidator(a_boolean)] | None = Field(
+        default=None, description="`audit_schema` has such a lock and needs `true`; `local_file` has none."
+    )
 
 
 class BackfillBlock(Block):
@@ -201,6 +209,9 @@ class BackfillBlock(Block):
     drain_timeout_seconds: int = Field(default=300, ge=1, le=86_400)
     lease_ttl_minutes: int | None = Field(default=None, ge=1, description="Accepted and overridden.")
     max_chunks: int = Field(default=DEFAULT_MAX_CHUNKS, ge=1, le=HARD_CHUNK_LIMIT)
+    state_dir: Text | None = Field(
+        default=None, description="Where a `local_file` is, from the project's folder; .dpone/backfill if left out."
+    )
     verification: Verification = Field(
         default="row_count",
         description="`digest` also compares whole rows by order-free digests; each chunk is then read twice.",
@@ -409,7 +420,11 @@ class Manifest(Block):
         return MappingPolicy(**self.dagster.mapping.model_dump())
 
     def _state(self) -> StatePolicy:
-        schema = self.sink.strategy.backfill.state.schema_name
+        backfill = self.sink.strategy.backfill
+        schema = backfill.state.schema_name or ""
+        if backfill.state.backend == "local_file":
+            folder = Path(backfill.state_dir) if backfill.state_dir else None
+            return StatePolicy(schema, self.sink.connection_ref, backend="local_file", folder=folder)
         if self.state is None:
             return StatePolicy(schema, self.sink.connection_ref)
         return StatePolicy(schema, self.state.connection_ref, self.state.provisioning)

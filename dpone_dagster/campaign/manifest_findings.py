@@ -29,7 +29,7 @@ _ADVICE: Mapping[str, str] = {
     f"{_BACKFILL}.publication.mode": "write `mode: direct`, the default, or `mode: shadow_swap`",
     f"{_BACKFILL}.publication.retain_backup": "write `retain_backup: true`: dropping a backup is a command of its own",
     f"{_BACKFILL}.state": "write `state: {backend: audit_schema, schema: system, require_distributed_lock: true}`",
-    f"{_BACKFILL}.state.backend": "write `backend: audit_schema`: a receipt commits with its rows, in the target",
+    f"{_BACKFILL}.state.backend": "write `backend: audit_schema`; or `local_file`, for `direct` on one machine",
     f"{_BACKFILL}.state.require_distributed_lock": "write `require_distributed_lock: true`: lanes may run anywhere",
     f"{_BACKFILL}.state.schema": "write the state tables' schema, such as `system`: letters, digits and `_`",
     f"{_BACKFILL}.backfill_id": _IDENTITY,

@@ -10,6 +10,7 @@ from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.interval import token_problem
 from dpone_dagster.campaign.manifest_modes import mode_findings
 from dpone_dagster.campaign.manifest_paths import at, names
+from dpone_dagster.campaign.manifest_state import state_findings
 from dpone_dagster.campaign.wording import nearest, shown
 
 _DATASET = re.compile(r"[A-Za-z][A-Za-z0-9_]*", re.ASCII)
@@ -50,6 +51,7 @@ def cross_findings(data: Mapping[Any, Any]) -> list[Finding]:
         *_name(data),
         *_key(data),
         *mode_findings(data),
+        *state_findings(data),
         *_columns(data),
         *_one_database(data),
         *_lanes(data),

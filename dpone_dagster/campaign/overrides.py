@@ -22,6 +22,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
     "max_chunks": ("max_chunks",),
     "backfill_id": ("backfill_id",),
     "retry_policy": ("retry_policy",),
+    "state_dir": ("state_dir",),
 }
 # These make another plan, so a campaign that is there refuses them.
 _PLAN = ("column", "from", "to", "step", "kind", "buckets", "inner_mode")

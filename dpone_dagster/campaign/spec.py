@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from dpone_dagster.campaign.contract import ColumnContract, ColumnOption
@@ -14,6 +15,7 @@ from dpone_dagster.campaign.names import TableRef, backup_name, shadow_name
 from dpone_dagster.campaign.plan import Chunk, ChunkSpec, Plan
 from dpone_dagster.campaign.slices import ACTIONS, InnerMode, LiveSlice, PublicationMode
 
+StateBackend = Literal["audit_schema", "local_file"]
 RetryPolicy = Literal["non_committed", "failed_only"]
 Verification = Literal["row_count", "digest"]
 HARD_CHUNK_LIMIT = 1_000_000
@@ -21,11 +23,26 @@ HARD_CHUNK_LIMIT = 1_000_000
 
 @dataclass(frozen=True)
 class StatePolicy:
-    """Where the campaign's state lives and who creates its tables."""
+    """Where the campaign's state lives and who creates its tables.
+
+    Attributes:
+        schema: Of the state tables; empty where the state is a file.
+        connection_ref: Where they are; the sink's where the state is a file.
+        provisioning: Whether prepare creates them.
+        backend: What the state is.
+        folder: Where a file of state is; None for the project's own folder.
+    """
 
     schema: str
     connection_ref: str
     provisioning: Literal["auto", "external"] = "auto"
+    backend: StateBackend = "audit_schema"
+    folder: Path | None = None
+
+    @property
+    def in_file(self) -> bool:
+        """Whether the ledger is a file of this machine, and the target has no state tables."""
+        return self.backend == "local_file"
 
 
 @dataclass(frozen=True)

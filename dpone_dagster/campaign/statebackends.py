@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from dpone_dagster.campaign.spec import CampaignSpec
 
@@ -31,28 +32,44 @@ class StateCapabilities:
     continuous_campaign_session_fence: bool
 
 
+# By backend and, of the state tables, by the sink's type; docs/state.md has the same table, made from this one.
 CAPABILITIES: Mapping[str, StateCapabilities] = {
+    "local_file": StateCapabilities("local_file", "file", True, True, "process", False, False),
     "postgres": StateCapabilities("audit_schema", "postgres", True, True, "postgres_advisory_campaign", True, True),
     "mssql": StateCapabilities("audit_schema", "mssql", True, True, "mssql_application_campaign", True, True),
 }
 
 
-def state_facts(spec: CampaignSpec) -> dict[str, object]:
-    """The `state_*` keys of the public JSON: no credential, and no file where the database has the ledger.
+def state_file(spec: CampaignSpec) -> Path | None:
+    """The campaign's state file; None where the database has the ledger, or the folder is not known.
 
     Args:
         spec: The campaign.
     """
-    capabilities = CAPABILITIES[spec.sink_type]
+    if not spec.state.in_file or spec.state.folder is None:
+        return None
+    return spec.state.folder / f"{spec.run_key}.json"
+
+
+def state_facts(spec: CampaignSpec, *, there: bool) -> dict[str, object]:
+    """The `state_*` keys of the public JSON: no credential, and no file where the database has the ledger.
+
+    Args:
+        spec: The campaign.
+        there: Whether it has any state yet.
+    """
+    in_file = spec.state.in_file
+    capabilities = CAPABILITIES["local_file" if in_file else spec.sink_type]
+    path = state_file(spec)
     return {
         "state_backend": capabilities.backend,
-        "state_path": None,
-        "state_cache_status": "unavailable",
+        "state_path": str(path) if path and there else None,
+        "state_cache_status": "authoritative" if in_file and there else "unavailable",
         "state_authority": {
             "dialect": capabilities.dialect,
-            "schema": spec.state.schema,
-            "campaigns_table": "__dpone__backfill_campaigns",
-            "chunks_table": "__dpone__backfill_chunks",
+            "schema": None if in_file else spec.state.schema,
+            "campaigns_table": None if in_file else "__dpone__backfill_campaigns",
+            "chunks_table": None if in_file else "__dpone__backfill_chunks",
             "run_key": spec.run_key,
         },
         "state_capabilities": asdict(capabilities),

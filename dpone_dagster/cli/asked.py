@@ -8,8 +8,6 @@ from pathlib import Path
 
 from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions
 
-DEFAULT_STATE_DIR = Path(".dpone/backfill")
-
 
 @dataclass(frozen=True)
 class Asked:

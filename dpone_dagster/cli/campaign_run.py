@@ -151,7 +151,7 @@ def outcome_report(outcome: RunOutcome, manifest: Asked) -> Report:
     """An outcome as a report, which is also left as evidence."""
     status = report_of(outcome.status, manifest)
     failures = [{**f.as_dict(), "next_step": pasteable(f.advice, manifest)} for f in outcome.failures]
-    evidence = evidence_path(manifest, outcome.status.spec.run_key)
+    evidence = evidence_path(manifest, outcome.status.spec)
     run: dict[str, object] = {
         "outcome": "done" if outcome.success else "failed",
         "run_id": outcome.run_id,

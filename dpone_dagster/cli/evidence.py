@@ -8,8 +8,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from dpone_dagster.cli.asked import DEFAULT_STATE_DIR, Asked
-from dpone_dagster.settings import project_root
+from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.cli.asked import Asked
+from dpone_dagster.settings import DEFAULT_STATE_DIR, project_root
 
 
 def put_evidence(path: Path, facts: Mapping[str, object]) -> None:
@@ -30,7 +31,12 @@ def put_evidence(path: Path, facts: Mapping[str, object]) -> None:
         os.replace(whole, path)
 
 
-def evidence_path(manifest: Asked, run_key: str) -> Path:
-    """Where a campaign's runs leave their evidence: `<run_key>.execution.json`, the last run's."""
-    folder = manifest.state_dir or project_root(Path.cwd()) / DEFAULT_STATE_DIR
-    return folder / f"{run_key}.execution.json"
+def evidence_path(manifest: Asked, spec: CampaignSpec) -> Path:
+    """Where a campaign's runs leave their evidence: `<run_key>.execution.json`, the last run's.
+
+    Args:
+        manifest: With the folder that a flag or a variable names.
+        spec: The campaign; a state file has its evidence beside it.
+    """
+    folder = spec.state.folder or manifest.state_dir or project_root(Path.cwd()) / DEFAULT_STATE_DIR
+    return folder / f"{spec.run_key}.execution.json"

@@ -113,8 +113,9 @@ def on_campaign(body: Body) -> Body:
         times = {name: given.pop(f"time_{name}") for _, name, _ in _TIMES}
         state_dir = given.pop("state_dir")
         chosen = {name: value for name, value in overrides.items() if value is not None}
+        placed = {"state_dir": str(state_dir.resolve())} if state_dir is not None and _typed_state_dir() else {}
         try:
-            options = RunOptions(chosen, read_interval(times, os.environ))
+            options = RunOptions({**chosen, **placed}, read_interval(times, os.environ))
         except DponeError as error:
             answer_error(form, error, Asked(manifest))
         body(Asked(manifest, options, _typed_again(chosen, times, state_dir), state_dir), form=form, **given)
@@ -134,7 +135,7 @@ _STATE_DIR = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     envvar="DPONE_BACKFILL_STATE_DIR",
     show_envvar=True,
-    help="Where a run leaves its evidence; .dpone/backfill if left out. The ledger is in the target's database.",
+    help="Where a run leaves its evidence, and a `local_file` its state; .dpone/backfill if left out.",
 )
 
 
@@ -170,10 +171,13 @@ def _typed_again(
     for flag, name, _ in _TIMES:
         if (time := times[name]) is not None:
             words += [flag, time]
-    source = click.get_current_context().get_parameter_source("state_dir")
-    if state_dir is not None and source is ParameterSource.COMMANDLINE:
+    if state_dir is not None and _typed_state_dir():
         words += ["--state-dir", str(state_dir)]
     return tuple(words)
+
+
+def _typed_state_dir() -> bool:
+    return click.get_current_context().get_parameter_source("state_dir") is ParameterSource.COMMANDLINE
 
 
 def on_manifest(body: Body) -> Body:

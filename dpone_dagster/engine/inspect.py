@@ -123,7 +123,7 @@ class CampaignStatus:
             "publication": self.publication_dict(),
             "verification": self.verification_dict(),
             "retry_policy": self.spec.retry_policy,
-            **state_facts(self.spec),
+            **state_facts(self.spec, there=self.record is not None),
         }
 
     def verification_dict(self) -> dict[str, object]:

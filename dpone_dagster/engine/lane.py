@@ -80,7 +80,9 @@ class LaneSessions:
         if not fence.lock_campaign(spec.run_key, "shared", _JOIN_SECONDS):
             raise campaign_active(spec, self.target)
         # Before any row is read: nobody who read them earlier may write after us, or he would bring old rows back.
-        if spec.direct and not fence.share_target(spec.target, _JOIN_SECONDS):
+        # A campaign whose state is a file is seen by nobody, so its lane is alone with the table.
+        take = fence.hold_target if spec.state.in_file else fence.share_target
+        if spec.direct and not take(spec.target, _JOIN_SECONDS):
             named = "; ".join(map(str, fence.target_holders(spec.target))) or "a session that has just let go"
             raise CampaignActive(f"{spec.target} is held by {named}")
         if spec.direct:

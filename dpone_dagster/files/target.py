@@ -10,8 +10,10 @@ from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.files.history import FileHistory
 from dpone_dagster.files.ledger import FileLedger
+from dpone_dagster.files.publications import NoPublications
 from dpone_dagster.ports.history import History
 from dpone_dagster.ports.ledger import Ledger
+from dpone_dagster.ports.publications import Publications
 from dpone_dagster.ports.target import Target, Use
 
 
@@ -32,7 +34,7 @@ class FileStateTarget:
         self.types = server.types
         self.fence = server.fence
         self.tables = server.tables
-        self.publications = server.publications
+        self.publications: Publications = NoPublications()
         self.changes = server.changes
         self.ledger: Ledger = self._state
         self.history: History = FileHistory(self._state)

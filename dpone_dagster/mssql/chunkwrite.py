@@ -88,7 +88,7 @@ class ChunkWriter:
         receipt = write.new_receipt(claim)
         digest = self._digest(write, stage)  # nobody writes to the stage any more, and no row is locked yet
         with self._session.transaction():
-            self._insert_receipt(claim, receipt)
+            self._begin(claim, receipt)
             rows = self._write_rows(claim, write, stage)
             # After the rows, whose lock on the table keeps everybody from altering it until the end.
             self._prove_table(write)
@@ -104,17 +104,40 @@ class ChunkWriter:
         names = [column.target for column in write.contract.columns]
         return NOTHING if stage is None else rows_digest(self._session, stage.table, [stage.columns[n] for n in names])
 
-    def _insert_receipt(self, claim: Claim, receipt: ChunkReceipt) -> None:
-        """Insert it, if chunk and campaign are held by this session under this epoch."""
+    def _begin(self, claim: Claim, receipt: ChunkReceipt) -> None:
+        """Insert the receipt, if chunk and campaign are held by this session under this epoch.
+
+        Without state tables the locks alone say so: nobody raises a chunk's epoch but who holds its lock.
+        """
+        held = self._insert(claim, receipt) if self._schema else self._prove_locks(claim)
+        words = (
+            f"epoch {claim.epoch} is not the running one",
+            "its lock is not held by this session",
+            "the campaign's lock is not held by this session",
+        )
+        lost = [word for word, yes in zip(words, held or (0, 0, 0), strict=True) if not yes]
+        if lost:
+            raise LeaseLost(f"chunk {claim.chunk_index}: {'; '.join(lost)}")
+
+    def _prove_locks(self, claim: Claim) -> tuple[object, ...] | None:
+        row = self._session.row(self._queries["prove_locks"], *self._locks(claim))
+        return None if row is None else (1, *row)
+
+    def _locks(self, claim: Claim) -> tuple[str, str]:
         database = self._session.database
+        return (
+            lock_resource(database, chunk_lock(self._schema, claim.run_key, claim.chunk_index)),
+            lock_resource(database, campaign_lock(self._schema, claim.run_key)),
+        )
+
+    def _insert(self, claim: Claim, receipt: ChunkReceipt) -> tuple[object, ...] | None:
         try:
-            held = self._session.row(
+            row = self._session.row(
                 self._queries["insert_receipt"],
                 claim.run_key,
                 claim.chunk_index,
                 claim.epoch,
-                lock_resource(database, chunk_lock(self._schema, claim.run_key, claim.chunk_index)),
-                lock_resource(database, campaign_lock(self._schema, claim.run_key)),
+                *self._locks(claim),
                 receipt.receipt_id,
                 receipt.plan_hash,
                 receipt.contract_hash,
@@ -125,14 +148,7 @@ class ChunkWriter:
             if error.number in UNIQUE_VIOLATION:
                 raise TransientFailure(f"chunk {claim.chunk_index} has a receipt already") from error
             raise
-        words = (
-            f"epoch {claim.epoch} is not the running one",
-            "its lock is not held by this session",
-            "the campaign's lock is not held by this session",
-        )
-        lost = [word for word, yes in zip(words, held or (0, 0, 0), strict=True) if not yes]
-        if lost:
-            raise LeaseLost(f"chunk {claim.chunk_index}: {'; '.join(lost)}")
+        return None if row is None else tuple(row)
 
     def _write_rows(self, claim: Claim, write: ChunkWrite, stage: Stage | None) -> int:
         """Give the staged rows their place; returns how many were written."""
@@ -197,6 +213,8 @@ class ChunkWriter:
 
     def _complete(self, receipt: ChunkReceipt) -> ChunkReceipt:
         """Fill in what the INSERT has proven; the server's clock tells when."""
+        if not self._schema:
+            return receipt  # the ledger's file keeps it
         own = (receipt.run_key, receipt.chunk_index, receipt.receipt_id)
         facts = (receipt.rows, receipt.bytes, json.dumps(receipt.nulled), json.dumps(receipt.diagnostics))
         row = self._session.row(self._queries["complete_receipt"], *facts, *own, *own)

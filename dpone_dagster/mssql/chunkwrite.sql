@@ -14,6 +14,11 @@ FROM (SELECT ? AS receipt_id, ? AS plan_hash, ? AS contract_hash, ? AS binding, 
 WHERE @epoch_is_ours = 1 AND @chunk_locked = 1 AND @campaign_locked = 1;
 SELECT @epoch_is_ours, @chunk_locked, @campaign_locked
 
+-- name: prove_locks
+SELECT /* dpone:prove_locks */
+    CASE WHEN APPLOCK_MODE('public', ?, 'Session') = 'Exclusive' THEN 1 ELSE 0 END,
+    CASE WHEN APPLOCK_MODE('public', ?, 'Session') <> 'NoLock' THEN 1 ELSE 0 END
+
 -- name: create_stage
 SELECT /* dpone:create_stage */ TOP (0) {columns} INTO {stage} FROM {table} AS t
 

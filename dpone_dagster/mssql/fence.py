@@ -79,6 +79,10 @@ class MssqlFence:
         """Take the target's lock shared, for the session's life, or return False after the wait."""
         return self._lock(target_lock(target), "shared", wait_seconds)
 
+    def hold_target(self, target: TableRef, wait_seconds: float) -> bool:
+        """Take the target's lock alone, for the session's life, or return False after the wait."""
+        return self._lock(target_lock(target), "exclusive", wait_seconds)
+
     def lock_target(self, target: TableRef, wait_seconds: float) -> None:
         """Inside a transaction: the target's lock, until its end.
 

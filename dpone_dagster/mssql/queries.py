@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from dpone_dagster.mssql.quoting import quoted
 
+_NOWHERE = "dpone: no state tables"  # what would read them where there are none finds nothing
 _PART = re.compile(r"\{(\w+)\}")
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -20,13 +21,13 @@ def load(file_name: str, schema: str = "dbo") -> Mapping[str, str]:
 
     Args:
         file_name: Such as `ledger.sql`.
-        schema: Of the state tables, unquoted; stands where the file has `{schema}`.
+        schema: Of the state tables, unquoted; stands where the file has `{schema}`. Empty where there are none.
     """
     text = resources.files(__package__).joinpath(file_name).read_text(encoding="utf-8")
     parts = _NAME.split(text)
     return MappingProxyType(
         {
-            name: body.strip().replace("{schema}", quoted(schema))
+            name: body.strip().replace("{schema}", quoted(schema or _NOWHERE))
             for name, body in zip(parts[1::2], parts[2::2], strict=True)
         }
     )

@@ -18,8 +18,9 @@ def missing_rights(session: Session, table: TableRef, state_schema: str) -> list
     Args:
         session: The target's session.
         table: The live table.
-        state_schema: Where the state tables are, or will be.
+        state_schema: Where the state tables are, or will be; empty where there are none.
     """
+    state_schema = state_schema or table.schema
     rows = session.rows(load("rights.sql")["lacking"], state_schema, table.schema, state_schema)
     return [_finding(place, permission) for place, permission in rows]
 

@@ -45,6 +45,13 @@ class Fence(Protocol):
         """
         ...
 
+    def hold_target(self, target: TableRef, wait_seconds: float) -> bool:
+        """Take the target's lock alone, for the session's life, or return False after the wait.
+
+        For the one lane of a campaign that others cannot see, because its state is a file.
+        """
+        ...
+
     def lock_target(self, target: TableRef, wait_seconds: float) -> None:
         """Inside a transaction: the target's lock, until its end.
 

@@ -1,3 +1,13 @@
+-- name: prove_locks
+WITH held AS (
+    SELECT (l.classid::bigint << 32) | l.objid::bigint AS key, l.mode FROM pg_locks l
+    WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+)
+SELECT /* dpone:prove_locks */
+    EXISTS (SELECT FROM held WHERE key = %(chunk_lock)s AND mode = 'ExclusiveLock') AS chunk_locked,
+    EXISTS (SELECT FROM held WHERE key = %(campaign_lock)s) AS campaign_locked
+
 -- name: insert_receipt
 -- The receipt is the first write, and only if this very session may make it. Its rows are filled in after the COPY.
 WITH held AS (

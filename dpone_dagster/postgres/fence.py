@@ -54,6 +54,10 @@ class PostgresFence:
         """Take the target's lock shared, for the session's life, or return False after the wait."""
         return self._lock(target_lock(target), "shared", wait_seconds)
 
+    def hold_target(self, target: TableRef, wait_seconds: float) -> bool:
+        """Take the target's lock alone, for the session's life, or return False after the wait."""
+        return self._lock(target_lock(target), "exclusive", wait_seconds)
+
     def _lock(self, name: str, mode: Mode, wait_seconds: float) -> bool:
         key = lock_key(name)
         return self._ask(f"try_{mode}", key) or (wait_seconds > 0 and self._wait(f"lock_{mode}", key, wait_seconds))

@@ -15,7 +15,7 @@ def missing_rights(session: Session, table: TableRef, state_schema: str, use: Us
     Args:
         session: The target's session.
         table: The live table.
-        state_schema: Where the state tables are, or will be.
+        state_schema: Where the state tables are, or will be; empty where there are none.
         use: `publish` swaps the table, which takes its owner; `write` puts rows into it, and stages them for a merge.
     """
     values = {"use": use, "schema": table.schema, "name": table.name, "state": state_schema}

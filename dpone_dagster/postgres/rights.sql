@@ -20,7 +20,7 @@ SELECT /* dpone:lacking_rights */ w.place, w.permission FROM (
     ))
     UNION ALL
     SELECT 'database ' || current_database(), 'CREATE', has_database_privilege(current_database(), 'CREATE')
-    WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = %(state)s)
+    WHERE %(state)s <> '' AND NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = %(state)s)
     UNION ALL
     SELECT 'table ' || n.nspname || '.' || c.relname, p.permission, has_table_privilege(c.oid, p.permission)
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace

@@ -49,9 +49,10 @@ def alerts_sensor(specs: Sequence[RouteSpec]) -> SensorDefinition:
 
 def _by_connection(specs: Sequence[RouteSpec]) -> list[list[RouteSpec]]:
     """Manifests whose state tables are the same ones, together."""
-    groups: dict[tuple[str, str, str], list[RouteSpec]] = {}
+    groups: dict[tuple[str, str, str, str], list[RouteSpec]] = {}
     for spec in specs:
-        groups.setdefault((spec.sink_type, spec.sink_ref.upper(), spec.state.schema), []).append(spec)
+        place = spec.state.schema or str(spec.state.folder)
+        groups.setdefault((spec.sink_type, spec.sink_ref.upper(), spec.state.backend, place), []).append(spec)
     return list(groups.values())
 
 

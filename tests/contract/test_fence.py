@@ -195,3 +195,20 @@ def test_a_shared_session_proves_nothing(adapter: Adapter) -> None:
 
 def _one(index: int) -> ChunkSelection:
     return ChunkSelection(((index, index + 1),))
+
+
+def test_a_target_that_is_held_lets_no_one_in_until_its_session_ends(adapter: Adapter) -> None:
+    """For the one lane of a campaign that nobody sees."""
+    lane, other = adapter.target("lane"), adapter.target("other")
+    assert other.fence.share_target(TARGET, 0)
+    assert not lane.fence.hold_target(TARGET, 0)
+    adapter.end_session(other)
+    assert lane.fence.hold_target(TARGET, 5)
+    third = adapter.target("third")
+    assert not third.fence.share_target(TARGET, 0)
+    assert not third.fence.hold_target(TARGET, 0)
+    with pytest.raises(PublicationBlocked), third.transaction():
+        third.fence.lock_target(TARGET, 0.2)
+    assert [holder.session_id for holder in third.fence.target_holders(TARGET)]
+    adapter.end_session(lane)
+    assert third.fence.share_target(TARGET, 5)

@@ -117,7 +117,7 @@ def points_in(*folders: str) -> dict[str, bool]:
 
 
 def test_every_point_is_reached_and_the_adapters_reach_the_same_ones() -> None:
-    reached = points_in("engine", "postgres", "mssql")
+    reached = points_in("engine", "postgres", "mssql", "files")
     assert {point for point, chunk in reached.items() if chunk} == set(CHUNK_POINTS)
     assert {point for point, chunk in reached.items() if not chunk} == set(CAMPAIGN_POINTS)
     assert points_in("postgres") == points_in("mssql")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -251,6 +252,45 @@ def test_what_does_not_go_with_direct_is_refused(change: dict[str, Any], path: s
     assert advice in finding.advice
 
 
+# ---------------------------------------------------------------- state in a file
+
+
+def in_file(**changes: Any) -> dict[str, Any]:
+    return direct(**{"BACKFILL__state": {"backend": "local_file"}, REPLACED: "replace", **changes})
+
+
+REPLACED = "BACKFILL__inner_mode"
+
+
+def test_a_state_file_needs_no_schema_and_has_a_folder() -> None:
+    state = parse_manifest(in_file()).to_spec().state
+    assert (state.backend, state.schema, state.folder, state.in_file) == ("local_file", "", None, True)
+    assert parse_manifest(in_file(BACKFILL__state_dir="here")).to_spec().state.folder == Path("here")
+    lock = {"backend": "local_file", "require_distributed_lock": False}
+    assert parse_manifest(in_file(BACKFILL__state=lock)).to_spec().state == state
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "advice"),
+    [
+        ({"BACKFILL__state": {"backend": "local_file", "require_distributed_lock": True}}, LOCK, "leave it out"),
+        ({"BACKFILL__state": {"backend": "local_file", "schema": "system"}}, f"{BACKFILL}.state.schema", "leave it"),
+        ({REPLACED: "incremental_append"}, f"{BACKFILL}.inner_mode", "partition_replace"),
+        ({"BACKFILL__parallel_workers": 2}, f"{BACKFILL}.parallel_workers", "leave it out"),
+        (
+            {"state": {"type": "mssql", "connection_ref": "mssql_dwh", "atomicity": "target_atomic"}},
+            "state",
+            "leave it out",
+        ),
+    ],
+)
+def test_what_does_not_go_with_a_state_file_is_refused(change: dict[str, Any], path: str, advice: str) -> None:
+    finding = only_finding(in_file(**change))
+    assert finding.path == path
+    assert advice in finding.advice
+    assert "audit_schema" in finding.advice
+
+
 # ---------------------------------------------------------------- refusals of the publication contract
 
 
@@ -263,7 +303,9 @@ def test_what_does_not_go_with_direct_is_refused(change: dict[str, Any], path: s
         ({"sink__strategy__only_new_rows": True}, "sink.strategy.only_new_rows", "only_new_rows: false"),
         ({"sink__strategy__unique_key": []}, "sink.strategy.unique_key", "unique_key: [id]"),
         ({"sink__strategy__unique_key": REMOVED}, "sink.strategy.unique_key", "unique_key: [id]"),
-        ({"BACKFILL__state__backend": "local_file"}, f"{BACKFILL}.state.backend", "backend: audit_schema"),
+        ({"BACKFILL__state__backend": "sqlite"}, f"{BACKFILL}.state.backend", "backend: audit_schema"),
+        ({"BACKFILL__state": {"backend": "local_file"}}, f"{BACKFILL}.publication.mode", "mode: direct"),
+        ({"BACKFILL__state__schema": REMOVED}, f"{BACKFILL}.state.schema", "such as `system`"),
         ({"BACKFILL__state": REMOVED}, f"{BACKFILL}.state", "backend: audit_schema"),
         ({"BACKFILL__state__require_distributed_lock": False}, LOCK, "require_distributed_lock: true"),
         ({"BACKFILL__state__require_distributed_lock": 1}, LOCK, "require_distributed_lock: true"),
