@@ -185,7 +185,7 @@ class StateFileBroken(Refused):
     )
 
 
-class StateFileUnusable(Refused):
+class StateFileUnusable(DponeError):
     """The folder of the state files, or a file in it, cannot be read, written or locked."""
 
     code = "STATE_FILE_UNUSABLE"

@@ -26,7 +26,7 @@ from dpone_dagster.campaign.ledger import (
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
-from dpone_dagster.campaign.receipts import ChunkReceipt, ReceiptTotals
+from dpone_dagster.campaign.receipts import DIGEST, TARGET_DIGEST, ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
 from dpone_dagster.campaign.vitals import Vitals, Watched
 from dpone_dagster.files.filerows import (
@@ -287,6 +287,15 @@ class FileLedger:
             foreign=sum((each.plan_hash, each.contract_hash) != own for each in found),
             differing=sum("rows_read" in each.diagnostics for each in found),
         )
+
+    def digest_totals(self, run_key: str, limit: int) -> DigestTotals:
+        """Sums over the digests that receipts note, and at most `limit` chunks that note two different ones."""
+        noted = [each for each in self.receipts(run_key) if DIGEST in each.diagnostics]
+        differing = [each for each in noted if TARGET_DIGEST in each.diagnostics]
+        source = [int(str(each.diagnostics[DIGEST])) for each in noted]
+        target = [int(str(each.diagnostics.get(TARGET_DIGEST, each.diagnostics[DIGEST]))) for each in noted]
+        first = tuple(each.chunk_index for each in differing[:limit])
+        return DigestTotals(len(noted), sum(source), sum(target), len(differing), first)
 
     # ------------------------------------------------------------ audit
 
