@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dpone_dagster.campaign.errors import StateFileBroken, StateFileUnusable, StateVersionNewer, TooManyChunks
+from dpone_dagster.campaign.receipts import DigestTotals
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.files import statefile
 from dpone_dagster.files.ledger import MOST_CHUNKS, FileLedger
@@ -102,6 +104,17 @@ def test_unknown_keys_survive_every_move(tmp_path: Path) -> None:
     found = (document["later"], document["campaign"]["mood"], document["chunks"][0]["colour"])
     assert found == ({"kept": [1]}, "good", "blue")
     assert document["chunks"][0]["state"] == "committed"
+
+
+def test_digests_that_receipts_note_are_summed(tmp_path: Path) -> None:
+    ledger = started(tmp_path)
+    huge = 10**40
+    for index, notes in enumerate(({"digest": str(huge)}, {"digest": "5", "target_digest": "3"}, {})):
+        claimed = ledger.claim(RUN_KEY, ledger.chunks(RUN_KEY, EVERY)[index], worker())
+        assert claimed is not None
+        assert ledger.complete(claimed, replace(receipt(index), diagnostics=notes), 1.0)
+    assert ledger.digest_totals(RUN_KEY, 5) == DigestTotals(2, huge + 5, huge + 3, 1, (1,))
+    assert ledger.digest_totals(RUN_KEY, 0).first_differing == ()
 
 
 def test_a_file_that_is_rewritten_with_every_move_has_few_chunks(tmp_path: Path) -> None:
