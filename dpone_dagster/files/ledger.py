@@ -249,6 +249,14 @@ class FileLedger:
         rows = _within(self.file(run_key).read(), (selection or EVERY_CHUNK).ranges)
         return counters([chunk_of(row) for row in rows])
 
+    def count_chunks(self, run_key: str) -> tuple[int, int]:
+        """All chunk rows and the committed ones, counted one by one."""
+        counted = self.progress(run_key)
+        return counted.total, counted.committed
+
+    def recount(self, run_key: str) -> None:
+        """A file keeps no tallies: whoever counts, counts its chunks."""
+
     def vitals(self, watched: Sequence[Watched]) -> list[Vitals]:
         """What the files say of each, in the order given."""
         return [vitals_in(self.file(each.run_key).read() if each.run_key else None) for each in watched]
