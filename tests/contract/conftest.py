@@ -62,6 +62,10 @@ class Adapter(Protocol):
         """A new session; closed with the test."""
         ...
 
+    def without_state(self) -> Parts:
+        """A session that knows of no state tables, as where a campaign's state is a file; the test closes it."""
+        ...
+
     def end_session(self, target: Parts) -> None:
         """End it on the server, and return when the server has."""
         ...
@@ -153,6 +157,9 @@ class PostgresAdapter:
         target = PostgresTarget(self.url, purpose, STATE_SCHEMA)
         self.opened.append(target)
         return target
+
+    def without_state(self) -> Parts:
+        return PostgresTarget(self.url, "no state", "")
 
     def end_session(self, target: Parts) -> None:
         assert isinstance(target, PostgresTarget)

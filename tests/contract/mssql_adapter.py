@@ -44,6 +44,9 @@ class MssqlAdapter:
     def target(self, purpose: str = "test") -> MssqlTarget:
         return self.targets.target(purpose)
 
+    def without_state(self) -> MssqlTarget:
+        return MssqlTarget(self.targets.url, "no state", "")
+
     def end_session(self, target: MssqlTarget) -> None:
         self._run(f"KILL {target.session.session_id}")
         self.targets.wait_for_end(target)

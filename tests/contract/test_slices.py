@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -11,6 +12,7 @@ import pytest
 from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract
 from dpone_dagster.campaign.errors import (
     CatalogDrift,
+    LeaseLost,
     TransientFailure,
     UniqueConflict,
     ValidationBlocked,
@@ -23,7 +25,7 @@ from dpone_dagster.campaign.slices import Action, LiveSlice
 from dpone_dagster.ports.source import RowStream
 from dpone_dagster.ports.tables import ChunkWrite
 from tests.contract.conftest import Adapter, Parts
-from tests.contract.samples import CONTRACT, RUN_KEY, TARGET, campaign, claim, start
+from tests.contract.samples import CONTRACT, RUN_KEY, TARGET, campaign, claim, start, worker
 
 MOMENTS = TARGET.sibling("moments")
 NOTHING_ELSE = ColumnContract((ColumnBinding("id", "id", "integer", "integer"),), ())
@@ -244,3 +246,31 @@ def test_the_slice_of_a_chunk_is_the_one_that_was_read(bench: Bench) -> None:
             left = [n for n in left if not first <= n < first + size]
             first += size
             assert bench.adapter.moments() == left, (kind, column)
+
+
+def test_without_state_tables_a_chunk_is_written_under_its_locks_and_leaves_no_receipt(adapter: Adapter) -> None:
+    adapter.create_orders(OLD)
+    held = Claim(RUN_KEY, 1, 1, worker())
+    with contextlib.closing(adapter.without_state()) as target:
+        handle = target.tables.loadable(TARGET)
+        assert handle is not None
+        live = LiveSlice("replace", SLICE, "id", False)
+        write = ChunkWrite(TARGET, handle.object_id, handle.digest, CONTRACT, "plan", "binding", live)
+
+        def written(*rows: tuple[int, str | None, str | None]) -> ChunkReceipt:
+            return target.tables.write_chunk(held, write, adapter.stream(CONTRACT, rows))
+
+        with pytest.raises(LeaseLost, match="its lock is not held by this session; the campaign's lock"):
+            written((10, "new", None))
+        assert target.fence.try_lock_chunk(RUN_KEY, 1)
+        with pytest.raises(LeaseLost, match=r"chunk 1: the campaign's lock"):
+            written((10, "new", None))
+        assert target.fence.lock_campaign(RUN_KEY, "shared", 1)
+        assert adapter.orders() == OLD
+        for _ in range(2):  # nothing tells that it is there, and it replaces itself
+            assert (written((10, "new", None)).rows, len(adapter.orders())) == (1, 3)
+        assert [row[:2] for row in adapter.orders()] == [(9, "before"), (10, "new"), (20, "after")]
+        target.fence.unlock_chunk(RUN_KEY, 1)
+        with pytest.raises(LeaseLost, match=r"chunk 1: its lock"):
+            written((10, "newer", None))
+    assert adapter.state() == {}
