@@ -41,10 +41,9 @@ def parse_any(data: object, options: RunOptions = AS_WRITTEN) -> AnyManifest:
 
 
 def _prove_no_overrides(options: RunOptions) -> None:
-    if options.overrides:
-        findings = [
-            Finding(name, "is a campaign's, and this manifest has increments only") for name in options.overrides
-        ]
+    of_a_campaign = [name for name in options.overrides if name != "state_dir"]  # evidence goes there too
+    if of_a_campaign:
+        findings = [Finding(name, "is a campaign's, and this manifest has increments only") for name in of_a_campaign]
         raise ManifestInvalid(
             "the flags do not fit the manifest", findings=findings, next_step="Leave the named flags out."
         )

@@ -65,4 +65,10 @@ def test_a_campaign_whose_state_is_a_file(at_shell: Operator) -> None:
     Path(backfill["state_path"]).write_bytes(whole[:-30])
     assert operator.json("status", exit_code=2)["error"]["code"] == "STATE_FILE_BROKEN"
     assert operator.json("run", "--execute", exit_code=2)["error"]["code"] == "STATE_FILE_BROKEN"
-    assert operator.json("status", "--state-dir", str(operator.folder / "elsewhere"))["phase"] == "planned"
+
+    anew = ("--state-dir", "elsewhere")
+    assert operator.json("status", *anew)["phase"] == "planned"
+    done = operator.json("run", "--execute", *anew)["backfill"]
+    assert Path(done["state_path"]).parent == operator.folder / "elsewhere"
+    assert done["progress"]["committed"] == 8
+    assert orders.source_rows() == orders.target_rows()
