@@ -98,7 +98,8 @@ def _short(spec: CampaignSpec, room: ServerRoom) -> Iterator[Finding]:
 
 
 def _orphaned(spec: CampaignSpec, target: Target) -> Iterator[Finding]:
-    if target.ledger.provisioned():
+    # A file knows one campaign, and not whose the others' stages are.
+    if not spec.state.in_file and target.ledger.provisioned():
         for stage in target.tables.orphaned_stages(spec.target)[:_SHOWN_STAGES]:
             yield Finding(
                 stage, "a stage table of no campaign that is unfinished", "look whether it is in use; then drop it"

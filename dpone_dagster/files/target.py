@@ -14,7 +14,7 @@ from dpone_dagster.files.publications import NoPublications
 from dpone_dagster.ports.history import History
 from dpone_dagster.ports.ledger import Ledger
 from dpone_dagster.ports.publications import Publications
-from dpone_dagster.ports.target import Target, Use
+from dpone_dagster.ports.target import ServerRoom, Target, Use
 
 
 class FileStateTarget:
@@ -52,6 +52,10 @@ class FileStateTarget:
     def missing_rights(self, table: TableRef, use: Use) -> list[Finding]:
         """The server's; there are no state tables to have rights on."""
         return self._server.missing_rights(table, use)
+
+    def room(self, table: TableRef) -> ServerRoom:
+        """The server's."""
+        return self._server.room(table)
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""

@@ -58,6 +58,7 @@ def test_a_campaign_whose_state_is_a_file(at_shell: Operator) -> None:
     assert operator.json("status")["phase"] == "published"
     assert operator.json("run", "--execute")["outcome"] == "done"
     assert operator.state() == {}
+    assert operator.json("doctor")["findings"] == []
     report = operator.run("report")
     assert report.returncode == 0, report.stderr
 

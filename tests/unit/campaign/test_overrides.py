@@ -68,3 +68,4 @@ def test_increments_have_no_window() -> None:
     with pytest.raises(ManifestInvalid) as refused:
         parse_any(increments, RunOptions({"from": "2024-01-01"}))
     assert [finding.path for finding in refused.value.findings] == ["from"]
+    parse_any(increments, RunOptions({"state_dir": "/evidence"}))  # their evidence goes there too
