@@ -10,8 +10,14 @@ import dpone_dagster
 ROOT = Path(dpone_dagster.__file__).parent
 WALL_CLOCKS = {("time", "time"), ("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("datetime", "today")}
 # Evidence of a rewind, a card and a report name when they were made, a log's name when it was begun; nothing reads them
-# back.
-SHOWN_ONLY = {"engine/rewind.py": 2, "engine/card.py": 1, "engine/report.py": 3, "cli/dagster_run.py": 1}
+# back. Doctor says how far the clocks are apart.
+SHOWN_ONLY = {
+    "engine/rewind.py": 2,
+    "engine/card.py": 1,
+    "engine/report.py": 3,
+    "engine/surroundings.py": 1,
+    "cli/dagster_run.py": 1,
+}
 # A state file is of one machine, whose clock is the only one; who may write is decided by the server's locks there too.
 OF_A_FILE = {"files/filerows.py": 1}
 
