@@ -14,7 +14,7 @@ from dpone_dagster.campaign.errors import DponeError, Finding
 from dpone_dagster.campaign.incidents import Look
 from dpone_dagster.campaign.spec import IncrementPolicy, RouteSpec
 from dpone_dagster.engine.notify import notify
-from dpone_dagster.engine.watch import vitals
+from dpone_dagster.engine.watch import by_state, vitals
 from dpone_dagster.resources.connections import DponeConnections
 from dpone_dagster.resources.notifier import DponeNotifier
 from dpone_dagster.sensors.ticks import end_tick
@@ -39,21 +39,12 @@ def alerts_sensor(specs: Sequence[RouteSpec]) -> SensorDefinition:
         context: SensorEvaluationContext, dpone_connections: DponeConnections, dpone_notifier: DponeNotifier
     ) -> SkipReason:
         before, channels = Watch.from_json(context.cursor), dpone_notifier.channels()
-        looks, unseen, datasets = _look(_by_connection(specs), dpone_connections)
+        looks, unseen, datasets = _look(by_state(specs), dpone_connections)
         after = before.after(looks, datasets, [channel.name for channel in channels])
         after, unsent = notify(after, channels)
         return end_tick(context, after, after.to_json(), moved=after.moved_since(before), unseen=unseen, unsent=unsent)
 
     return campaign_alerts
-
-
-def _by_connection(specs: Sequence[RouteSpec]) -> list[list[RouteSpec]]:
-    """Manifests whose state tables are the same ones, together."""
-    groups: dict[tuple[str, str, str, str], list[RouteSpec]] = {}
-    for spec in specs:
-        place = spec.state.schema or str(spec.state.folder)
-        groups.setdefault((spec.sink_type, spec.sink_ref.upper(), spec.state.backend, place), []).append(spec)
-    return list(groups.values())
 
 
 def _look(

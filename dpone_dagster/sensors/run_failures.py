@@ -6,7 +6,7 @@ events with a cursor of its own, which only moves with what was kept or sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import cast
@@ -32,8 +32,9 @@ from dpone_dagster.campaign.alerts import Alert, Watch
 from dpone_dagster.campaign.errors import DponeError, next_step_of
 from dpone_dagster.campaign.ledger import ChunkRecord
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
-from dpone_dagster.engine.inspect import CampaignStatus, status
+from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.engine.notify import notify
+from dpone_dagster.engine.watch import statuses
 from dpone_dagster.resources.connections import DponeConnections
 from dpone_dagster.resources.notifier import DponeNotifier
 from dpone_dagster.sensors.ticks import end_tick
@@ -75,14 +76,15 @@ def run_failures_sensor(specs: Sequence[RouteSpec]) -> SensorDefinition:
         before = _position(context)
         if before is None:
             return SkipReason("runs that end from now on are told of")
-        reporter, channels, after = _Reporter(context, specs, dpone_connections), dpone_notifier.channels(), before
+        channels, ended, last = dpone_notifier.channels(), list[_Ended](), dict[str, int]()
         for kind, word in _WORDS.items():
-            runs, last = _ended(context.instance, kind, before.after[kind.value])
-            alerts = [alert for at, run in runs for alert in reporter.alerts(run, word, at)]
-            watch = after.watch.telling(alerts, [channel.name for channel in channels])
-            after = _Position({**after.after, kind.value: last}, watch)
-        watch, unsent = notify(after.watch, channels)
-        after = _Position(after.after, watch)
+            runs, last[kind.value] = _ended(context.instance, kind, before.after[kind.value])
+            ours = [(at, run) for at, run in runs if _is_ours(context, run)]
+            ended += [_Ended(run, word, at, spec) for at, run in ours for spec in specs if _works_on(run, spec)]
+        seen = statuses(_loads_of(ended), dpone_connections.connector)
+        alerts = [_alert(context.instance, each, seen.get(each.spec.dataset)) for each in ended]
+        watch, unsent = notify(before.watch.telling(alerts, [channel.name for channel in channels]), channels)
+        after = _Position(last, watch)
         return end_tick(context, watch, _CURSOR.dump_json(after).decode(), moved=after != before, unsent=unsent)
 
     return failed_runs
@@ -119,48 +121,51 @@ def _ended(
     return found, records[-1].storage_id if records else after
 
 
-@dataclass
-class _Reporter:
-    """Makes the alerts of one tick; looks at each campaign once."""
+@dataclass(frozen=True)
+class _Ended:
+    """A run that ended badly, and one of the manifests that it works on."""
 
-    context: SensorEvaluationContext
-    specs: Sequence[RouteSpec]
-    connections: DponeConnections
-    seen: dict[str, CampaignStatus | DponeError] = field(default_factory=dict)
+    run: DagsterRun
+    word: str
+    at: datetime
+    spec: RouteSpec
 
-    def alerts(self, run: DagsterRun, word: str, at: datetime) -> Iterator[Alert]:
-        """One for each dataset that the run works on."""
-        if not _is_ours(self.context, run):
-            return
-        for spec in self.specs:
-            if _works_on(run, spec):
-                problem, next_step = self._told(spec, run, word)
-                yield Alert(
-                    "reported", run.run_id, spec.dataset, word, problem, next_step, "docs/runbook.md", since=at, at=at
-                )
+    @property
+    def load(self) -> CampaignSpec | None:
+        """The manifest's campaign, if it is that which the run works on."""
+        of_increment = self.run.job_name == increment_job_name(self.spec)
+        return self.spec if isinstance(self.spec, CampaignSpec) and not of_increment else None
 
-    def _told(self, spec: RouteSpec, run: DagsterRun, word: str) -> tuple[str, str]:
-        what = f"{run.job_name} run {run.run_id} {'failed' if word == 'run_failed' else 'was stopped'}"
-        if run.tags.get(WILL_RETRY_TAG) == "true":
-            what += " and is started again by Dagster"
-        if not isinstance(spec, CampaignSpec) or run.job_name == increment_job_name(spec):
-            found, codes = _steps(self.context.instance, run)
-            return _joined(what, found), _advice(codes, "`dpone increment status MANIFEST`")
-        looked = self._look(spec)
-        failed = () if isinstance(looked, DponeError) else [c for c in looked.failed if c.failed_run_id == run.run_id]
-        found, codes = _chunks(failed) if failed else _steps(self.context.instance, run)
-        if isinstance(looked, DponeError):
-            found.append(f"the ledger cannot be read: {looked.code}: {looked.message}")
-            return _joined(what, found), _advice(codes, "`dpone backfill doctor MANIFEST`")
-        return _joined(what, found), _advice(codes, looked.recommended_action)
 
-    def _look(self, spec: CampaignSpec) -> CampaignStatus | DponeError:
-        if spec.dataset not in self.seen:
-            try:
-                self.seen[spec.dataset] = status(spec, self.connections.connector(spec))
-            except DponeError as error:  # that a run failed is told all the same
-                self.seen[spec.dataset] = error
-        return self.seen[spec.dataset]
+def _loads_of(ended: Sequence[_Ended]) -> list[CampaignSpec]:
+    """Each campaign once."""
+    return list({load.dataset: load for each in ended if (load := each.load) is not None}.values())
+
+
+def _alert(instance: DagsterInstance, ended: _Ended, seen: CampaignStatus | DponeError | None) -> Alert:
+    problem, next_step = _told(instance, ended, seen)
+    run, at = ended.run, ended.at
+    return Alert(
+        "reported", run.run_id, ended.spec.dataset, ended.word, problem, next_step, "docs/runbook.md", since=at, at=at
+    )
+
+
+def _told(instance: DagsterInstance, ended: _Ended, seen: CampaignStatus | DponeError | None) -> tuple[str, str]:
+    """What happened and what to do."""
+    run = ended.run
+    what = f"{run.job_name} run {run.run_id} {'failed' if ended.word == 'run_failed' else 'was stopped'}"
+    if run.tags.get(WILL_RETRY_TAG) == "true":
+        what += " and is started again by Dagster"
+    if ended.load is None or seen is None:
+        found, codes = _steps(instance, run)
+        return _joined(what, found), _advice(codes, "`dpone increment status MANIFEST`")
+    if isinstance(seen, DponeError):  # that a run failed is told all the same
+        found, codes = _steps(instance, run)
+        found.append(f"the ledger cannot be read: {seen.code}: {seen.message}")
+        return _joined(what, found), _advice(codes, "`dpone backfill doctor MANIFEST`")
+    failed = [chunk for chunk in seen.failed if chunk.failed_run_id == run.run_id]
+    found, codes = _chunks(failed) if failed else _steps(instance, run)
+    return _joined(what, found), _advice(codes, seen.recommended_action)
 
 
 def _is_ours(context: SensorEvaluationContext, run: DagsterRun) -> bool:

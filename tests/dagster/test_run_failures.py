@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 from dagster import AssetKey, DagsterRun, DagsterRunStatus, job, op
 
-from dpone_dagster.campaign.errors import NotificationFailed
+from dpone_dagster.campaign.errors import NotificationFailed, ServerUnreachable
+from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.campaign_definitions import build_campaign
+from dpone_dagster.engine import watch
 from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.prepare import prepare
+from dpone_dagster.resources.connections import DponeConnections
 from dpone_dagster.sensors.run_failures import RUN_FAILURES_NAME
 from tests.dagster.alerting import Ticks, connections_of, heard
 from tests.dagster.project import ASSET_JOB, Project
@@ -139,6 +144,55 @@ def test_a_run_is_told_of_though_the_database_is_out_of_reach(project: Project, 
     assert len(hook.posted) == 2
     assert "the ledger cannot be read: SERVER_UNREACHABLE" in hook.posted[0].body["problem"]
     assert not any("s3cret" in str(posted.body) for posted in hook.posted)
+
+
+class Unwilling(DponeConnections):
+    """A server that many campaigns are on and that lets nobody in."""
+
+    def connector(self, spec: RouteSpec) -> Any:
+        return self
+
+    def target(self, purpose: str) -> Any:
+        self.asked.append(purpose)
+        if self.silent:
+            self.let_go.wait(5)
+        raise ServerUnreachable("no answer")
+
+    asked: ClassVar[list[str]] = []
+    silent: ClassVar[bool] = False
+    let_go: ClassVar[threading.Event] = threading.Event()
+
+
+def test_a_server_that_lets_nobody_in_is_asked_once_for_all_its_campaigns(
+    project: Project, ticks: Ticks, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Unwilling, "asked", [])
+    many_failed(project, ticks, 3)
+    ticks.tick()
+    assert sorted(posted.body["dataset"] for posted in hook.posted) == ["orders_0", "orders_1", "orders_2"]
+    assert all("SERVER_UNREACHABLE" in posted.body["problem"] for posted in hook.posted)
+    assert len(Unwilling.asked) == 3, "three tries are one question"
+
+
+def test_a_server_that_never_answers_keeps_no_run_untold(
+    project: Project, ticks: Ticks, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Unwilling, "silent", True)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.2, raising=False)
+    many_failed(project, ticks, 1)
+    ticks.tick()
+    (posted,) = hook.posted
+    assert "the ledger cannot be read: SERVER_UNREACHABLE: not seen within the 0.2 s" in posted.body["problem"]
+    Unwilling.let_go.set()
+
+
+def many_failed(project: Project, ticks: Ticks, datasets: int) -> None:
+    """A run that failed and was to load so many campaigns of one server."""
+    ticks.specs = [replace(project.orders.spec, dataset=f"orders_{number}") for number in range(datasets)]
+    ticks.connections = Unwilling()
+    keys = frozenset(AssetKey([spec.dataset, "shadow"]) for spec in ticks.specs)
+    run = started(project)._replace(run_id="1" * 36, job_name=ASSET_JOB, asset_selection=keys)
+    project.instance.report_run_failed(project.instance.add_run(run))
 
 
 @pytest.mark.slow
