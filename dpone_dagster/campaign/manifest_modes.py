@@ -71,6 +71,9 @@ def _intervals(data: Mapping[Any, Any]) -> Iterator[Finding]:
     if mapping in ("summary", "visible"):
         problem = f"found {shown(mapping)} beside dagster.interval, whose backfills are one run a range"
         yield Finding("dagster.mapping.mode", problem, _LEAVE_IT_OUT)
+    if at(data, "dagster.alerts") is not None:
+        problem = "has no meaning beside dagster.interval, each of whose runs is a campaign that is not watched"
+        yield Finding("dagster.alerts", problem, f"{_LEAVE_IT_OUT}: runs that fail are told of all the same")
 
 
 def interval_findings(data: Mapping[Any, Any]) -> Iterator[Finding]:

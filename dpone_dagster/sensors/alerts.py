@@ -12,7 +12,7 @@ from dagster._utils.schedules import schedule_execution_time_iterator
 from dpone_dagster.campaign.alerts import Watch
 from dpone_dagster.campaign.errors import DponeError, Finding
 from dpone_dagster.campaign.incidents import Look
-from dpone_dagster.campaign.spec import IncrementPolicy, RouteSpec
+from dpone_dagster.campaign.spec import CampaignSpec, IncrementPolicy, RouteSpec
 from dpone_dagster.engine.notify import notify
 from dpone_dagster.engine.watch import by_state, vitals
 from dpone_dagster.resources.connections import DponeConnections
@@ -26,8 +26,10 @@ def alerts_sensor(specs: Sequence[RouteSpec]) -> SensorDefinition:
     """One alert when a condition begins and one when it is over. The cursor has what is open and what is unsent.
 
     Args:
-        specs: All manifests of the project. Those whose increments are another manifest's have no cron here.
+        specs: All manifests of the project. Those whose increments are another manifest's have no cron here; those
+            that are loaded by intervals are left to the sensor of failed runs.
     """
+    watched = [spec for spec in specs if not (isinstance(spec, CampaignSpec) and spec.interval)]
 
     @sensor(
         name=ALERTS_NAME,
@@ -39,7 +41,7 @@ def alerts_sensor(specs: Sequence[RouteSpec]) -> SensorDefinition:
         context: SensorEvaluationContext, dpone_connections: DponeConnections, dpone_notifier: DponeNotifier
     ) -> SkipReason:
         before, channels = Watch.from_json(context.cursor), dpone_notifier.channels()
-        looks, unseen, datasets = _look(by_state(specs), dpone_connections)
+        looks, unseen, datasets = _look(by_state(watched), dpone_connections)
         after = before.after(looks, datasets, [channel.name for channel in channels])
         after, unsent = notify(after, channels)
         return end_tick(context, after, after.to_json(), moved=after.moved_since(before), unseen=unseen, unsent=unsent)

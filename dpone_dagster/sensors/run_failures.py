@@ -43,6 +43,7 @@ RUN_FAILURES_NAME = "dpone_run_failures"
 _RUNS_A_TICK = 25
 _SHOWN = 3
 _LONGEST = 300
+_AGAIN = "Re-execute the run in Dagster, or materialize its partitions again."
 _WORDS = {DagsterEventType.RUN_FAILURE: "run_failed", DagsterEventType.RUN_CANCELED: "run_canceled"}
 
 
@@ -139,7 +140,8 @@ class _Ended:
 
 def _loads_of(ended: Sequence[_Ended]) -> list[CampaignSpec]:
     """Each campaign once."""
-    return list({load.dataset: load for each in ended if (load := each.load) is not None}.values())
+    loads = (each.load for each in ended)
+    return list({load.dataset: load for load in loads if load is not None and load.interval is None}.values())
 
 
 def _alert(instance: DagsterInstance, ended: _Ended, seen: CampaignStatus | DponeError | None) -> Alert:
@@ -156,16 +158,17 @@ def _told(instance: DagsterInstance, ended: _Ended, seen: CampaignStatus | Dpone
     what = f"{run.job_name} run {run.run_id} {'failed' if ended.word == 'run_failed' else 'was stopped'}"
     if run.tags.get(WILL_RETRY_TAG) == "true":
         what += " and is started again by Dagster"
-    if ended.load is None or seen is None:
+    if seen is None:
         found, codes = _steps(instance, run)
-        return _joined(what, found), _advice(codes, "`dpone increment status MANIFEST`")
+        doctor = "Doctor says: `dpone increment status MANIFEST`"
+        return _joined(what, found), _advice(codes, doctor if ended.load is None else _AGAIN)
     if isinstance(seen, DponeError):  # that a run failed is told all the same
         found, codes = _steps(instance, run)
         found.append(f"the ledger cannot be read: {seen.code}: {seen.message}")
-        return _joined(what, found), _advice(codes, "`dpone backfill doctor MANIFEST`")
+        return _joined(what, found), _advice(codes, "Doctor says: `dpone backfill doctor MANIFEST`")
     failed = [chunk for chunk in seen.failed if chunk.failed_run_id == run.run_id]
     found, codes = _chunks(failed) if failed else _steps(instance, run)
-    return _joined(what, found), _advice(codes, seen.recommended_action)
+    return _joined(what, found), _advice(codes, f"Doctor says: {seen.recommended_action}")
 
 
 def _is_ours(context: SensorEvaluationContext, run: DagsterRun) -> bool:
@@ -211,10 +214,10 @@ def _steps(instance: DagsterInstance, run: DagsterRun) -> tuple[list[str], list[
     return found[:_SHOWN], codes
 
 
-def _advice(codes: Sequence[str], doctor: str) -> str:
-    """What the first error's kind wants, and what doctor says."""
+def _advice(codes: Sequence[str], last: str) -> str:
+    """What the first error's kind wants, and a last word."""
     steps = (step for code in codes if (step := next_step_of(code)) is not None)
-    return " ".join([*(first for first in [next(steps, None)] if first), f"Doctor says: {doctor}"])
+    return " ".join([*(first for first in [next(steps, None)] if first), last])
 
 
 def _joined(what: str, found: Sequence[str]) -> str:

@@ -15,12 +15,13 @@ from dpone_dagster.campaign.alerts import Watch
 from dpone_dagster.campaign.errors import NotificationFailed, WatchFailed
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
-from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.campaign.spec import CampaignSpec, IntervalPolicy
 from dpone_dagster.definitions import build_defs
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import validate
+from dpone_dagster.resources.connections import DponeConnections
 from dpone_dagster.sensors.alerts import ALERTS_NAME
 from tests.contract.samples import campaign, plan
 from tests.dagster.alerting import Ticks, connections_of, heard
@@ -321,6 +322,19 @@ def test_a_hundred_campaigns_cost_as_many_statements_as_one(
         counts.append(len(sent))
     assert counts[0] == counts[1]
     assert len(heard(hook)) == 101
+
+
+def test_a_manifest_whose_runs_are_its_campaigns_is_not_looked_at(orders: Orders, instance: DagsterInstance) -> None:
+    asked: list[str] = []
+
+    class Asked(DponeConnections):
+        def connector(self, spec: Any) -> Any:
+            asked.append(spec.dataset)
+            return orders.connector
+
+    by_interval = replace(orders.spec, dataset="days", interval=IntervalPolicy("2024-01-01"))
+    Ticks(instance, ALERTS_NAME, [by_interval, orders.spec], Asked()).tick()
+    assert asked == ["orders"]
 
 
 def test_the_project_has_its_sensors_and_they_are_on(orders: Orders, tmp_path: Any) -> None:

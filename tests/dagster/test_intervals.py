@@ -150,6 +150,16 @@ def test_what_does_not_go_with_intervals_is_refused(
     assert advice in found[path]
 
 
+def test_thresholds_for_campaigns_that_nobody_watches_are_refused() -> None:
+    manifest = by_intervals(manifest_of(chunks=1, lanes=1))
+    options = RunOptions(interval=Interval(datetime(2024, 3, 30, tzinfo=UTC), datetime(2024, 3, 31, tzinfo=UTC)))
+    parse_any(manifest, options)
+    manifest["dagster"]["alerts"] = {"load_within_hours": 2}
+    with pytest.raises(ManifestInvalid) as refused:
+        parse_any(manifest, options)
+    assert [finding.path for finding in refused.value.findings] == ["dagster.alerts"]
+
+
 @pytest.mark.parametrize("interval", [{"start": "yesterday"}, {"start": "2024-01-01T00:00+01:00"}, {"cron": "x"}])
 def test_an_interval_that_cannot_be_read_is_refused(folder: Path, interval: dict[str, Any]) -> None:
     write(folder, by_intervals(manifest_of(chunks=1, lanes=1), **interval))

@@ -11,7 +11,7 @@ import pytest
 from dagster import AssetKey, DagsterRun, DagsterRunStatus, job, op
 
 from dpone_dagster.campaign.errors import NotificationFailed, ServerUnreachable
-from dpone_dagster.campaign.spec import RouteSpec
+from dpone_dagster.campaign.spec import IntervalPolicy, RouteSpec
 from dpone_dagster.campaign_definitions import build_campaign
 from dpone_dagster.engine import watch
 from dpone_dagster.engine.inspect import status
@@ -184,6 +184,16 @@ def test_a_server_that_never_answers_keeps_no_run_untold(
     (posted,) = hook.posted
     assert "the ledger cannot be read: SERVER_UNREACHABLE: not seen within the 0.2 s" in posted.body["problem"]
     Unwilling.let_go.set()
+
+
+def test_a_run_of_an_interval_is_told_without_a_campaign_that_nobody_made(
+    project: Project, ticks: Ticks, hook: Hook
+) -> None:
+    ticks.specs = [replace(project.orders.spec, interval=IntervalPolicy("2024-01-01"))]
+    project.instance.report_run_failed(started(project))
+    ticks.tick()
+    (posted,) = hook.posted
+    assert posted.body["next_step"] == "Re-execute the run in Dagster, or materialize its partitions again."
 
 
 def many_failed(project: Project, ticks: Ticks, datasets: int) -> None:
