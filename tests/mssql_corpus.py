@@ -188,6 +188,10 @@ def _change(made: MssqlChanges, columns: list[str], mark: DeleteMark | None) -> 
     made.delete_unmatched(into)
     made.upsert(into)
     made.replace(into)
+    if mark is None:
+        merged = ChangeTarget(TABLE, contract, as_written=True)
+        made.upsert_staged(merged, made._rows)
+        made.count_arrived(merged, made._rows)
     made._put_away()
 
 

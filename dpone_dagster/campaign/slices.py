@@ -27,8 +27,9 @@ _KEYS_ELSEWHERE = (
     "`inner_mode: incremental_merge` with a new `backfill_id`."
 )
 _UNIQUE_IN_BOTH = (
-    "Make the same columns unique in the source, or remove the rows of the target that hold their values; then "
-    "`dpone backfill resume MANIFEST`."
+    "Make the same columns unique in the source, as the target compares them, or remove the rows of the target that "
+    "hold their values; then `dpone backfill resume MANIFEST`. Or give the target's column a binary collation, and "
+    "begin anew with a new `backfill_id`."
 )
 
 

@@ -168,7 +168,7 @@ class MssqlChanges:
             old=", ".join(digester.exact(name, name, "t") for name in rows.columns),
             present=_present(into),
         )
-        match = _matches(rows, "s", into.contract.key)
+        match = self._one_key(into, rows)
         return {"target": quoted_table(into.table), "rows": rows.name, "match": match, "changed": changed}
 
     def _insert(self, into: ChangeTarget, rows: Stage) -> int:
@@ -178,8 +178,27 @@ class MssqlChanges:
             columns=", ".join(map(quoted, rows.columns)),
             values=rows.values(list(rows.columns), "s"),
             rows=rows.name,
-            match=_matches(rows, "s", into.contract.key),
+            match=self._one_key(into, rows),
         )
+
+    def count_arrived(self, into: ChangeTarget, rows: Stage) -> int:
+        """How many of a stage's rows have their key in the target, once they are applied."""
+        query = filled(
+            load(_FILE)["count_arrived"],
+            rows=rows.name,
+            target=quoted_table(into.table),
+            match=self._one_key(into, rows),
+        )
+        return int(self._session.value(query, seconds=UNBOUNDED))
+
+    def _one_key(self, into: ChangeTarget, rows: Stage) -> str:
+        """The target's row `t` and a stage's row `s` have one key."""
+        match = _matches(rows, "s", into.contract.key)
+        if not into.as_written:
+            return match
+        alike = Digester.of(self._session, into.table).written_alike
+        exact = (alike(rows.columns[name], name, "s", "t") for name in into.contract.key)
+        return " AND ".join([match, *filter(None, exact)])
 
     # ------------------------------------------------------------ stages
 

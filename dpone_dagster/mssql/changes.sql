@@ -53,3 +53,7 @@ DELETE /* dpone:delete_changed */ t FROM {target} AS t JOIN {rows} AS s ON {matc
 -- name: insert_new
 INSERT /* dpone:insert_new */ INTO {target} ({columns}) SELECT {values} FROM {rows} AS s
 WHERE NOT EXISTS (SELECT 1 FROM {target} AS t WHERE {match})
+
+-- name: count_arrived
+SELECT /* dpone:count_arrived */ COUNT_BIG(*) FROM {rows} AS s
+WHERE EXISTS (SELECT 1 FROM {target} AS t WHERE {match})

@@ -182,12 +182,13 @@ class ChunkWriter:
     def _merge(self, live: LiveSlice, write: ChunkWrite, stage: Stage | None) -> int:
         if stage is None:
             return 0
+        into = ChangeTarget(write.table, write.contract, as_written=True)
         self._changes.refuse_duplicates(stage, write.table, write.contract.key)
         try:
-            self._changes.upsert_staged(ChangeTarget(write.table, write.contract), stage)
+            self._changes.upsert_staged(into, stage)
         except UniqueConflict as error:
             raise live.conflict(write.table, error.message) from None
-        return int(self._session.value(filled(self._queries["count_staged"], stage=stage.name), seconds=UNBOUNDED))
+        return self._changes.count_arrived(into, stage)
 
     def _insert_rows(self, claim: Claim, write: ChunkWrite, stage: Stage | None) -> int:
         if stage is None:

@@ -130,6 +130,22 @@ class Digester:
             return f"{name}, DATALENGTH({name})"  # SQL Server takes 0x01 and 0x0100 for equal
         return f"CAST({name} AS binary(8))" if kind in _FLOATS else name
 
+    def written_alike(self, column: str, type_of: str, alias: str, other: str) -> str:
+        """T-SQL condition: two values that compare as equal are the same value; nothing where they always are.
+
+        Args:
+            column: As it is called in `alias`.
+            type_of: The column of this table whose type it has, and its name in `other`.
+            alias: Of a stage.
+            other: Of this table.
+        """
+        kind = self._type(type_of)
+        if kind in _CHARACTERS:
+            return f"{self.exact(column, type_of, alias)} = {self.exact(type_of, type_of, other)}"
+        if kind == "varbinary":
+            return f"DATALENGTH({alias}.{quoted(column)}) = DATALENGTH({other}.{quoted(type_of)})"
+        return ""
+
     def _type(self, column: str) -> str:
         try:
             return self.types[column]

@@ -38,11 +38,14 @@ class ChangeTarget:
         table: The live table.
         contract: Its loaded columns and its key.
         mark: The column that marks deleted rows; None where they are deleted. Marked rows count as not there.
+        as_written: Whether only keys that are written the same are one. Otherwise the target's collation decides, as is
+            right where one source row may have come to be written differently.
     """
 
     table: TableRef
     contract: ColumnContract
     mark: DeleteMark | None = None
+    as_written: bool = False
 
 
 class Changes(Protocol):

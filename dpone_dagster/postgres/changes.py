@@ -29,6 +29,8 @@ _KEYS: LiteralString = "dpone_staged_keys"
 STAGED = TableRef("pg_temp", _ROWS)
 _EXTRA: LiteralString = "dpone_extra_keys"
 _MARKED = {"time": sql.SQL("clock_timestamp()"), "flag": sql.SQL("true")}
+# Types whose collation may take two values for equal; for all others equality is the source's own.
+_COLLATED = frozenset({"text", "character varying", "varchar", "character", "bpchar"})
 _EMPTY_COPY_BYTES = 21  # header and trailer of a binary COPY without extensions (PostgreSQL docs, COPY)
 
 
@@ -179,8 +181,15 @@ class PostgresChanges:
             target=_table(into.table),
             columns=_list(_loaded(into)),
             rows=_temporary(_ROWS),
-            match=_equal("t", "s", into.contract.key),
+            match=_matches(into),
         ).rowcount
+
+    def count_arrived(self, into: ChangeTarget) -> int:
+        """How many of the staged rows have their key in the target, once they are applied."""
+        with self._applying():
+            return _number(
+                self._execute("count_arrived", rows=_temporary(_ROWS), target=_table(into.table), match=_matches(into))
+            )
 
     # ------------------------------------------------------------ stages
 
@@ -272,7 +281,7 @@ def _changed(into: ChangeTarget) -> sql.Composed:
     return statement(
         "changes.sql",
         "changed",
-        match=_equal("t", "s", into.contract.key),
+        match=_matches(into),
         old=_list(_loaded(into), "t"),
         new=_list(_loaded(into), "s"),
         present=_present(into),
@@ -298,6 +307,19 @@ def _columns(names: Sequence[str]) -> list[sql.Identifier]:
 
 def _list(names: Sequence[str], alias: LiteralString | None = None) -> sql.Composed:
     return sql.SQL(", ").join(sql.Identifier(alias, name) if alias else sql.Identifier(name) for name in names)
+
+
+def _matches(into: ChangeTarget) -> sql.Composed:
+    """The target's row `t` and a staged row `s` have one key."""
+    types = {column.target: column.target_type.partition("(")[0] for column in into.contract.columns}
+    collated = [name for name in into.contract.key if into.as_written and types[name] in _COLLATED]
+    exact = [
+        sql.SQL(' AND {}::pg_catalog.text COLLATE pg_catalog."C" = {}::pg_catalog.text COLLATE pg_catalog."C"').format(
+            sql.Identifier("t", name), sql.Identifier("s", name)
+        )
+        for name in collated
+    ]
+    return sql.Composed([_equal("t", "s", into.contract.key), *exact])
 
 
 def _equal(left: LiteralString, right: LiteralString, key: Sequence[str]) -> sql.Composed:

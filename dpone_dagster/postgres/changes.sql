@@ -54,3 +54,6 @@ DELETE /* dpone:delete_changed */ FROM {target} AS t USING {rows} AS s WHERE {ch
 -- name: insert_new
 INSERT /* dpone:insert_new */ INTO {target} ({columns}) SELECT {columns} FROM {rows} AS s
 WHERE NOT EXISTS (SELECT FROM {target} AS t WHERE {match})
+
+-- name: count_arrived
+SELECT /* dpone:count_arrived */ count(*) FROM {rows} AS s WHERE EXISTS (SELECT FROM {target} AS t WHERE {match})

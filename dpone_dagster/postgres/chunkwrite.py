@@ -136,7 +136,7 @@ class _Writer:
 
     def _merge(self, live: LiveSlice, stream: RowStream) -> Written:
         changes = PostgresChanges(self._session)
-        into = ChangeTarget(self._write.table, self._write.contract)
+        into = ChangeTarget(self._write.table, self._write.contract, as_written=True)
         rows = changes.stage_rows(into, stream)
         digest = None
         if self._write.digested:
@@ -145,7 +145,7 @@ class _Writer:
             changes.upsert(into)
         except UniqueConflict as error:
             raise live.conflict(self._write.table, error.message) from None
-        return Written(rows, digest)
+        return Written(changes.count_arrived(into) if rows else 0, digest)
 
     def insert(self, stream: RowStream) -> Written:
         """Add the rows to the table: by one COPY, or by way of a stage where they are digested.

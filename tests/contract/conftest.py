@@ -114,6 +114,14 @@ class Adapter(Protocol):
         """Its rows by id."""
         ...
 
+    def create_named(self, rows: Sequence[tuple[str, str]]) -> None:
+        """The table `landing.named` (name, note) with these rows; a name is unique whatever its case."""
+        ...
+
+    def named(self) -> list[tuple[str, str]]:
+        """Its rows by note."""
+        ...
+
     def create_moments(self, rows: Sequence[tuple[int, str, str, str, str]]) -> None:
         """The table `landing.moments` anew (id, u, d, t, z): a uuid, a date, a time without and one with a zone."""
         ...
@@ -165,7 +173,7 @@ class PostgresAdapter:
         assert isinstance(target, PostgresTarget)
         pid = target.session.pid
         self._run("SELECT pg_terminate_backend(%s)", pid)
-        while self._run("SELECT FROM pg_stat_activity WHERE pid = %s", pid):
+        while self._run("SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid):
             time.sleep(0.01)
 
     def state(self) -> dict[str, list[tuple[Any, ...]]]:
@@ -217,6 +225,21 @@ class PostgresAdapter:
 
     def coded(self) -> list[tuple[int, int]]:
         return self._run("SELECT id, code FROM landing.coded ORDER BY id")
+
+    def create_named(self, rows: Sequence[tuple[str, str]]) -> None:
+        self._run("CREATE SCHEMA landing")
+        try:
+            self._run(
+                "CREATE COLLATION landing.any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+            )
+        except psycopg.errors.FeatureNotSupported:
+            pytest.skip("this PostgreSQL is built without ICU, so all of its collations compare by bytes")
+        self._run("CREATE TABLE landing.named (name text COLLATE landing.any_case PRIMARY KEY, note text)")
+        for row in rows:
+            self._run("INSERT INTO landing.named VALUES (%s, %s)", *row)
+
+    def named(self) -> list[tuple[str, str]]:
+        return self._run("SELECT name, note FROM landing.named ORDER BY note")
 
     def create_moments(self, rows: Sequence[tuple[int, str, str, str, str]]) -> None:
         self._run("CREATE SCHEMA IF NOT EXISTS landing")

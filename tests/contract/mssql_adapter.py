@@ -112,6 +112,18 @@ class MssqlAdapter:
     def coded(self) -> list[tuple[int, int]]:
         return self._rows("SELECT id, code FROM landing.coded ORDER BY id")
 
+    def create_named(self, rows: Sequence[tuple[str, str]]) -> None:
+        self._run("EXEC (N'CREATE SCHEMA landing')")
+        self._run(
+            "CREATE TABLE landing.named "
+            "(name nvarchar(40) COLLATE Latin1_General_CI_AS NOT NULL PRIMARY KEY, note nvarchar(40))"
+        )
+        for row in rows:
+            self._run("INSERT INTO landing.named VALUES (?, ?)", *row)
+
+    def named(self) -> list[tuple[str, str]]:
+        return self._rows("SELECT name, note FROM landing.named ORDER BY note")
+
     def create_moments(self, rows: Sequence[tuple[int, str, str, str, str]]) -> None:
         self._run("IF SCHEMA_ID(N'landing') IS NULL EXEC (N'CREATE SCHEMA landing')")
         self._run("DROP TABLE IF EXISTS landing.moments")

@@ -127,6 +127,23 @@ def test_a_merge_of_one_key_twice_is_refused(bench: Bench) -> None:
     assert (bench.adapter.orders(), bench.receipts()) == (OLD, 0)
 
 
+def test_a_merge_takes_no_other_row_for_its_own_whose_key_is_equal_by_collation(bench: Bench) -> None:
+    # The source tells `Abc` and `abc` apart; updated, one would be lost and every count be right.
+    bench.adapter.create_named([("Abc", "1 first")])
+    columns = (ColumnBinding("name", "name", "text", "text"), ColumnBinding("note", "note", "text", "text"))
+    contract, held = ColumnContract(columns, ("name",)), bench.hold()
+    more: dict[str, Any] = {"table": TARGET.sibling("named"), "contract": contract}
+    with pytest.raises(UniqueConflict, match="chunk 1 breaks a unique index") as refused:
+        bench.again(held, "merge", bench.adapter.stream(contract, [("abc", "2 second")]), **more)
+    assert "a binary collation" in str(refused.value)
+    assert (bench.adapter.named(), bench.receipts()) == ([("Abc", "1 first")], 0)
+    receipt = bench.again(
+        held, "merge", bench.adapter.stream(contract, [("Abc", "1 changed"), ("Abd", "2 new")]), **more
+    )
+    assert (receipt.rows, receipt.diagnostics) == (2, {})
+    assert bench.adapter.named() == [("Abc", "1 changed"), ("Abd", "2 new")]
+
+
 def test_a_refresh_replaces_the_whole_table(bench: Bench) -> None:
     bench.adapter.create_orders(OLD)
     assert bench.write("refresh", bench.rows((1, "only", None))).rows == 1
