@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from dpone_dagster import faultpoints
+from dpone_dagster.campaign.errors import LoginRefused, ServerUnreachable
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.campaign.statebackends import state_file
 from dpone_dagster.connections import Connections
@@ -26,20 +29,24 @@ class _CampaignConnector:
         self._state_schema = spec.state.schema
         self._file = _file_of(spec)
         self._name = spec.dataset
+        self._spec = spec
 
     def source(self, purpose: str) -> Source:
         """A new source connection."""
         from dpone_dagster.postgres.source import PostgresSource
 
-        return PostgresSource(self._source_url.reveal(), f"{self._name} {purpose}")
+        with _named(self._spec.source_ref):
+            return PostgresSource(self._source_url.reveal(), f"{self._name} {purpose}")
 
     def target(self, purpose: str) -> Target:
         """A new target connection."""
-        return self._open(self._target_url.reveal(), purpose)
+        with _named(self._spec.sink_ref):
+            return self._open(self._target_url.reveal(), purpose)
 
     def state(self, purpose: str) -> Target:
         """A new connection to where the state is said to live."""
-        return self._open(self._state_url.reveal(), purpose)
+        with _named(self._spec.state.connection_ref):
+            return self._open(self._state_url.reveal(), purpose)
 
     def _open(self, url: str, purpose: str) -> Target:
         server = self._server(url, purpose)
@@ -58,6 +65,15 @@ class _CampaignConnector:
         from dpone_dagster.postgres.target import PostgresTarget
 
         return PostgresTarget(url, name, self._state_schema)
+
+
+@contextlib.contextmanager
+def _named(connection_ref: str) -> Iterator[None]:
+    """A server that cannot be had is called by the manifest's name for it too: hosts and ports may be the same."""
+    try:
+        yield
+    except (ServerUnreachable, LoginRefused) as error:
+        raise type(error)(f"{connection_ref}: {error.message}", next_step=error.advice) from error
 
 
 def _file_of(spec: RouteSpec) -> Path | None:

@@ -124,7 +124,7 @@ def _prove_launched_plan(context: Context, spec: CampaignSpec) -> None:
     if launched - {_digest(spec)}:
         raise PlanDrift(
             f"the manifest of {spec.dataset} was edited since this run was launched",
-            next_step="Reload the code location and start the backfill anew.",
+            next_step="Put the manifest back as it was; or, in Dagster, reload the code location and start anew.",
         )
 
 

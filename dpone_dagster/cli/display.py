@@ -28,7 +28,7 @@ _DOING = {
     Phase.PREPARED: "starting",
     Phase.SEALED: "validating",
     Phase.VALIDATED: "publishing",
-    Phase.PUBLISHED: "handing over",
+    Phase.PUBLISHED: "published",
     Phase.HANDOFF_COMMITTED: "done",
 }
 

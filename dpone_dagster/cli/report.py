@@ -117,7 +117,7 @@ def pasteable(advice: str, manifest: Asked | None) -> str:
     if manifest is None:
         return advice
     named = re.sub(r"\bMANIFEST\b", lambda _: shlex.join(manifest.words), advice)
-    return re.sub(r"\bdpone (?=(backfill|increment|state|run) )", lambda _: f"{_program()} ", named)
+    return re.sub(r"(?<![\w/])dpone (?=(backfill|increment|state|run) )", lambda _: f"{_program()} ", named)
 
 
 def advice_for(error: DponeError, manifest: Asked | None) -> str:
@@ -192,7 +192,7 @@ def _rows_that_fit(tables: Sequence[Table], lines: int) -> list[int]:
 
 
 def _text_table(table: Table, shown_rows: int) -> str:
-    rows = table.rows[:shown_rows]
+    rows = [tuple(" ".join(cell.split()) for cell in row) for row in table.rows[:shown_rows]]
     shown = [table.columns, *rows] if any(table.columns) else rows
     widths = [max((len(row[column]) for row in shown), default=0) for column in range(len(table.columns))]
     lines = [table.title] if table.title else []

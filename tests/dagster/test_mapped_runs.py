@@ -69,7 +69,7 @@ def failure_of(instance: DagsterInstance, launched: CampaignSpec, executed: Camp
 def test_a_run_that_was_launched_with_another_plan_opens_nothing(instance: DagsterInstance) -> None:
     said = failure_of(instance, spec_of(chunks=8), spec_of(chunks=9))
     assert said.startswith("PLAN_DRIFT: ")
-    assert "Reload the code location" in said
+    assert "reload the code location" in said
     # With the plan of its launch it gets as far as the first connection; how many lanes there are is no part of it.
     assert "DPONE_CONNECTION_" in failure_of(instance, spec_of(max_active=3), spec_of(max_active=2))
 

@@ -242,6 +242,7 @@ def test_refusals_exit_2_and_create_nothing(operator: Operator, spoil: Callable[
     done = operator.run("run", "--execute")
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.startswith(f"{code}: ")
+    assert ("pg_oltp: " in done.stderr) == (code == "SERVER_UNREACHABLE"), "which one it is that cannot be had"
     assert "next: " in done.stderr
     assert "hunter2" not in done.stdout + done.stderr
     assert operator.state() == {}

@@ -21,7 +21,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.commands import dpone
 from dpone_dagster.cli.looking import report_of
-from dpone_dagster.cli.report import Report, Table, answer, answer_error
+from dpone_dagster.cli.report import Report, Table, answer, answer_error, pasteable
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.settings import load_spec
 from tests.contract.samples import CONTRACT, campaign
@@ -157,3 +157,18 @@ def test_the_shell_completes_commands_flags_and_values(line: str, offered: str) 
         [sys.executable, "-c", program], env={**os.environ, **asked}, capture_output=True, text=True, check=True
     )
     assert f"plain,{offered}" in done.stdout.splitlines()
+
+
+def test_advice_is_made_pasteable_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [str(Path.cwd() / ".venv/bin/dpone"), "backfill", "status"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    asked = Asked(EXAMPLE, RunOptions({}), ())
+    said = pasteable("mend it; then dpone backfill resume MANIFEST", asked)
+    assert said == f"mend it; then .venv/bin/dpone backfill resume {EXAMPLE}"
+    assert pasteable(said, asked) == said
+
+
+def test_a_cell_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(("where", "what"), (("chunk 1", "the first line\nand the second"),))
+    lines = printed(capsys, Report("orders", {}, tables=(table,)))
+    assert any(line.split() == ["chunk", "1", "the", "first", "line", "and", "the", "second"] for line in lines)
