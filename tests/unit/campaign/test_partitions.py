@@ -63,7 +63,7 @@ def test_a_key_of_another_plan_is_refused_by_name(key: str) -> None:
     with pytest.raises(PlanDrift) as caught:
         partitions.selection(["c0001-3fa2", key])
     assert [finding.path for finding in caught.value.findings] == [key]
-    assert "reload the code location" in caught.value.advice
+    assert "Reload the code location" in caught.value.advice
     with pytest.raises(PlanDrift):
         partitions.chunks_of(key)
 
