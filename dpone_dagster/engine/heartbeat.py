@@ -13,7 +13,7 @@ from dpone_dagster.campaign.errors import Interrupted
 from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, Claim
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.card import CampaignCard, CardFeed
-from dpone_dagster.engine.stopping import TOLD, Cancellable, stop_signals
+from dpone_dagster.engine.stopping import SECONDS_BETWEEN_CUTS, TOLD, Cancellable, stop_signals
 from dpone_dagster.ports.target import Connector, Target
 
 _logger = logging.getLogger(__name__)
@@ -48,6 +48,7 @@ class Heartbeat:
         self._sessions: tuple[Cancellable, ...] = ()
         self._done = threading.Event()
         self._reason: str | None = None
+        self._cut_again_at = 0.0
         self._signals = contextlib.ExitStack()
         self._stopped: Callable[[], bool] = bool
         self._thread = threading.Thread(target=self._run, name="dpone-heartbeat", daemon=True)
@@ -78,9 +79,9 @@ class Heartbeat:
                 out.
         """
         if self._reason is None and self._stopped():
-            self._reason = TOLD
+            self._stop(TOLD)
         if self._reason is None and not self._alive():
-            self._reason = _ORPHANED
+            self._stop(_ORPHANED)
         if self._reason is not None:
             raise Interrupted(self._reason)
 
@@ -90,8 +91,7 @@ class Heartbeat:
         stopped_since: float | None = None
         while not self._done.wait(_LOOK_SECONDS):
             now = time.monotonic()
-            if self._stopped():
-                self._cut(TOLD)
+            self._cut_if_told(now)
             if not self._alive():
                 self._cut(_ORPHANED)
                 continue
@@ -129,8 +129,19 @@ class Heartbeat:
             self._cut("the drain time after a stop has run out")
         return since
 
-    def _cut(self, reason: str) -> None:
+    def _cut_if_told(self, now: float) -> None:
+        """Again and again: between two statements a cut finds nothing, and a driver may swallow what it leads to."""
+        if self._stopped():
+            self._cut(TOLD)
+        elif self._reason is not None and now >= self._cut_again_at:
+            self._cut(self._reason)
+
+    def _stop(self, reason: str) -> None:
         self._reason = reason
+        self._cut_again_at = time.monotonic() + SECONDS_BETWEEN_CUTS
+
+    def _cut(self, reason: str) -> None:
+        self._stop(reason)
         with self._lock:
             sessions = self._sessions
         for session in sessions:

@@ -18,7 +18,9 @@ from dpone_dagster.campaign.errors import DponeError, Interrupted
 TOLD = "this process was told to stop"
 _LOOK_SECONDS = 1.0
 # Whatever is cut may be followed by a few words to the server, which should get through.
-_SECONDS_BETWEEN_CUTS = 5.0
+SECONDS_BETWEEN_CUTS = 5.0
+# For a cut that does not return, as over a network that is gone; its thread then ends with the process.
+_END_SECONDS = 10.0
 
 
 class Cancellable(Protocol):
@@ -109,9 +111,10 @@ class _Watch:
         wait = _LOOK_SECONDS
         while not self._done.wait(wait):
             with self._lock:
-                for session in self._sessions:
-                    session.cancel()
-            wait = _SECONDS_BETWEEN_CUTS
+                sessions = tuple(self._sessions)
+            for session in sessions:  # not under the lock, which the main thread needs to go on
+                session.cancel()
+            wait = SECONDS_BETWEEN_CUTS
 
     def end(self) -> None:
         """No session is open any more."""
@@ -135,4 +138,4 @@ def _watching() -> Iterator[_Watch]:
         finally:
             _Watch.current = None
             watch.end()
-            thread.join()
+            thread.join(_END_SECONDS)

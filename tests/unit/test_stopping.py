@@ -8,13 +8,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dpone_dagster.campaign.errors import DponeError, Interrupted
+from dpone_dagster.campaign.errors import DponeError, Interrupted, ServerUnreachable
+from dpone_dagster.engine import heartbeat, stopping
 from dpone_dagster.engine.stopping import cut_when_told
+from dpone_dagster.settings import load_spec
 
 Handler = Callable[..., None]
+EXAMPLE = Path("examples/orders.yaml")
 _libc = ctypes.CDLL(None)
 
 
@@ -81,6 +86,64 @@ def swallow_what_comes() -> None:
             time.sleep(1)
     except Told:
         raise DponeError("the driver did not supply an error") from None
+
+
+class Endless:
+    """A session whose cut does not return, as over a network that is gone."""
+
+    def __init__(self) -> None:
+        self.cutting = threading.Event()
+        self.let_go = threading.Event()
+
+    def cancel(self) -> None:
+        self.cutting.set()
+        self.let_go.wait(20)
+
+
+def test_a_cut_that_does_not_return_keeps_nobody_from_ending(
+    on_stop: Callable[[Handler], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "_END_SECONDS", 0.1, raising=False)
+    on_stop(lambda *_: None)
+    session = Endless()
+    tell_soon()
+    with cut_when_told(session):
+        assert session.cutting.wait(60)
+    assert "dpone-stop" in [thread.name for thread in threading.enumerate()], "it is still being cut"
+    session.let_go.set()
+
+
+class Unreached:
+    """A server that is not there, for a heartbeat that has only to cut."""
+
+    def target(self, purpose: str) -> Any:
+        raise ServerUnreachable(purpose)
+
+
+class Counting:
+    """A session that is cut between two statements, which changes nothing."""
+
+    def __init__(self) -> None:
+        self.cuts = 0
+
+    def cancel(self) -> None:
+        self.cuts += 1
+
+
+def test_a_lane_that_was_told_to_stop_is_cut_until_it_does(
+    on_stop: Callable[[Handler], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(heartbeat, "SECONDS_BETWEEN_CUTS", 0.05, raising=False)
+    on_stop(lambda *_: None)
+    session, connector = Counting(), Unreached()
+    with heartbeat.Heartbeat(load_spec(EXAMPLE), connector, lambda: True, lambda _: None) as beating:  # type: ignore[arg-type]
+        beating.watch(None, session)
+        os.kill(os.getpid(), signal.SIGTERM)
+        deadline = time.monotonic() + 60
+        while session.cuts < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+    assert session.cuts >= 3
 
 
 def test_an_error_without_a_signal_stays_itself() -> None:
