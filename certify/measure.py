@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import accumulate
 
 from certify.measurements import LARGE_CHUNK_ROWS, Publication, Seen, State, Times
 from certify.orders import LIVE, OLD_ROWS, SOURCE
@@ -44,7 +46,9 @@ def of_state(campaign: Campaign) -> Mapping[str, object]:
     return {
         "chunks": record.chunk_count,
         "committed_chunks": sum(chunk.state is ChunkState.COMMITTED for chunk in chunks),
-        "lanes": len({chunk.worker.lane for chunk in chunks if chunk.worker is not None}),
+        "lanes": most_at_once(
+            [(c.started_at, c.finished_at) for c in chunks if c.started_at is not None and c.finished_at is not None]
+        ),
         "receipts": totals.receipts,
         "receipt_rows": totals.rows,
         "foreign_receipts": totals.foreign,
@@ -95,6 +99,16 @@ def times_of(chunks: Sequence[tuple[int, float]]) -> Times | None:
         p95_seconds=round(seconds[math.ceil(0.95 * len(seconds)) - 1], 3),
         max_seconds=round(seconds[-1], 3),
     )
+
+
+def most_at_once(spans: Sequence[tuple[datetime, datetime]]) -> int:
+    """How many there were at the moment with the most of them; one that ends as another begins is not beside it.
+
+    Args:
+        spans: Begin and end of each.
+    """
+    steps = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
+    return max(accumulate((step for _, step in steps), initial=0))
 
 
 def _times(chunks: Sequence[ChunkRecord], receipts: Mapping[int, ChunkReceipt | None]) -> Mapping[str, Times | None]:

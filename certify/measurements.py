@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 # What the procedure asks for.
 CHUNKS = 512
 LANES = 4
+LOOKS = 100  # of the reader; fewer may well have slept through the publication
+TIMED_CHUNKS = 20  # of fewer the p95 is the slowest one
 LARGE_CHUNK_ROWS = 900_000
 LARGE_CHUNK_SECONDS = 120.0
 FAILED = 1  # the exit code of a run that did not succeed
@@ -96,7 +98,9 @@ class Measurements(Facts):
     target: Server | None = None
     chunks: int | None = Field(None, description="Chunks of the plan.")
     committed_chunks: int | None = Field(None, description="Chunks that the ledger has as committed.")
-    lanes: int | None = Field(None, description="Lanes that have claimed chunks.")
+    lanes: int | None = Field(
+        None, description="Most chunks that lanes had in hand at one moment, by the ledger's times of committed chunks."
+    )
     crashes: tuple[Crash, ...] = ()
     operator_steps: tuple[Step, ...] = Field((), description="Every command that was typed, in order.")
     source_rows: int | None = Field(None, description="Counted by the source.")

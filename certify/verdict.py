@@ -13,6 +13,8 @@ from certify.measurements import (
     LANES,
     LARGE_CHUNK_ROWS,
     LARGE_CHUNK_SECONDS,
+    LOOKS,
+    TIMED_CHUNKS,
     Facts,
     Measurements,
     Server,
@@ -113,7 +115,7 @@ def _chunks(measured: Measurements) -> _Finding:
 def _lanes(measured: Measurements) -> _Finding:
     if measured.lanes is None:
         return _NOT_MEASURED
-    return (Result.HELD if measured.lanes >= LANES else Result.MISSING), f"{measured.lanes} claimed chunks"
+    return (Result.HELD if measured.lanes >= LANES else Result.MISSING), f"{measured.lanes} at once"
 
 
 def _crash(point: str) -> Callable[[Measurements], _Finding]:
@@ -203,6 +205,8 @@ def _reader(measured: Measurements) -> _Finding:
     text = f"{' → '.join(f'{s.old_rows:,} old + {s.new_rows:,} new' for s in seen.states)} in {seen.looks:,} looks"
     if seen.errors:
         return Result.FAILED, f"{text}; {'; '.join(seen.errors)}"
+    if seen.states == whole and seen.looks < LOOKS:
+        return Result.MISSING, text
     if len(seen.states) < len(whole) and set(seen.states) <= set(whole):
         return Result.MISSING, text
     return _told(seen.states == whole, text)
@@ -213,7 +217,8 @@ def _times(measured: Measurements) -> _Finding:
     if times is None or measured.rows_per_second is None:
         return _NOT_MEASURED
     text = f"p95 {times.p95_seconds:.3f} s, median {times.median_seconds:.3f} s, slowest {times.max_seconds:.3f} s"
-    return Result.HELD, f"{text}, of {times.chunks}; {measured.rows_per_second:,.0f} rows/s with everything around it"
+    result = Result.HELD if times.chunks >= TIMED_CHUNKS else Result.MISSING
+    return result, f"{text}, of {times.chunks}; {measured.rows_per_second:,.0f} rows/s with everything around it"
 
 
 def _large(measured: Measurements) -> _Finding:
@@ -230,7 +235,7 @@ _RULES = (
     _Rule("source", "a PostgreSQL", lambda measured: _server(measured.source)),
     _Rule("target", "the server that is meant, no stand-in", lambda measured: _server(measured.target)),
     _Rule("chunks", f"at least {CHUNKS} uuid chunks, all of them committed", _chunks),
-    _Rule("lanes", f"at least {LANES} lanes at work", _lanes),
+    _Rule("lanes", f"at least {LANES} lanes at work at once", _lanes),
     *(_Rule(f"crash {where}", "every process of the run killed", _crash(point)) for point, where in CRASHES.items()),
     _Rule("recovery", "one resume takes up what a crash has left, and the last one ends it", _recovery),
     _Rule("failures", "no run that fails by itself", _failures),
@@ -240,8 +245,8 @@ _RULES = (
     _Rule("receipts", "one a chunk", _receipts),
     _Rule("publication", "one, its handoff closed", _publication),
     _Rule("backup", "the old table retained whole", _backup),
-    _Rule("readers", "the old rows, then the new ones, never a part or an error", _reader),
-    _Rule("chunk times", "measured", _times),
+    _Rule("readers", f"in {LOOKS} looks or more the old rows, then the new ones, never a part or an error", _reader),
+    _Rule("chunk times", f"of {TIMED_CHUNKS} chunks or more", _times),
     _Rule(
         "large chunks",
         f"p95 of at most {LARGE_CHUNK_SECONDS:.0f} s, of {LANES} or more of about a million rows",

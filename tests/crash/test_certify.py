@@ -55,6 +55,7 @@ def test_a_small_certification_is_incomplete_and_leaves_nothing(
     assert {c.name: c.result for c in report.criteria if c.result is not Result.HELD} == {
         "chunks": Result.MISSING,
         "lanes": Result.MISSING,
+        "chunk times": Result.MISSING,
         "large chunks": Result.MISSING,
         **{f"crash {where}": Result.MISSING for point, where in CRASHES.items() if point not in played},
     }, (report.criteria, printed)

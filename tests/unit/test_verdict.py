@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from certify.certification import exit_code_of
-from certify.measure import times_of
+from certify.measure import most_at_once, times_of
 from certify.measurements import CRASHES, Crash, Measurements, Publication, Seen, Server, State, Step, Times
 from certify.orders import batches
 from certify.parameters import Asked, CertifyRefused
@@ -139,6 +139,8 @@ def test_a_crash_that_did_not_happen_is_missing(point: str) -> None:
         ({"reader": SEEN.model_copy(update={"states": (NEW_STATE, OLD_STATE)})}, "readers", Result.FAILED),
         ({"reader": SEEN.model_copy(update={"states": (OLD_STATE,)})}, "readers", Result.MISSING),
         ({"reader": SEEN.model_copy(update={"states": ()})}, "readers", Result.MISSING),
+        ({"reader": SEEN.model_copy(update={"looks": 99})}, "readers", Result.MISSING),
+        ({"chunk_times": TIMES.model_copy(update={"chunks": 19})}, "chunk times", Result.MISSING),
         ({"large_chunk_times": LARGE.model_copy(update={"p95_seconds": 120.1})}, "large chunks", Result.FAILED),
         ({"large_chunk_times": LARGE.model_copy(update={"fewest_rows": 899_999})}, "large chunks", Result.MISSING),
         ({"large_chunk_times": LARGE.model_copy(update={"chunks": 3})}, "large chunks", Result.MISSING),
@@ -211,6 +213,15 @@ def test_p95_is_a_time_that_was_measured() -> None:
     assert times_of([(7, 3.0), (5, 1.0)]) == Times(
         chunks=2, fewest_rows=5, median_seconds=2.0, p95_seconds=3.0, max_seconds=3.0
     )
+
+
+def test_lanes_count_where_they_are_at_work_at_once() -> None:
+    def span(begin: int, end: int) -> tuple[datetime, datetime]:
+        return datetime(2026, 3, 1, 0, begin, tzinfo=UTC), datetime(2026, 3, 1, 0, end, tzinfo=UTC)
+
+    assert most_at_once([]) == 0
+    assert most_at_once([span(0, 1), span(1, 2), span(2, 3), span(3, 4)]) == 1, "one after another is one lane's work"
+    assert most_at_once([span(0, 9), span(1, 2), span(3, 5), span(4, 6)]) == 3
 
 
 @given(st.integers(1, 65_536), st.integers(0, 8))
