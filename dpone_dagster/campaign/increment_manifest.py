@@ -6,12 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from dpone_dagster.campaign.manifest import (
+from dpone_dagster.campaign.manifest_blocks import (
     Block,
     CampaignId,
     Connected,
-    IncrementAlertsBlock,
-    IncrementBlock,
     Name,
     Owner,
     StateBlock,
@@ -20,6 +18,7 @@ from dpone_dagster.campaign.manifest import (
     TagKey,
     TagValue,
 )
+from dpone_dagster.campaign.manifest_dagster import IncrementAlertsBlock, IncrementBlock
 from dpone_dagster.campaign.spec import AlertPolicy, IncrementPolicy, RouteSpec, StatePolicy
 
 

@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
-    AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     WithJsonSchema,
@@ -18,25 +15,28 @@ from pydantic import (
 )
 
 from dpone_dagster.campaign.contract import ColumnOption
-from dpone_dagster.campaign.deletion import DeleteMode
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.ledger import LEASE_RENEW_SECONDS, LEASE_TTL_SECONDS
+from dpone_dagster.campaign.manifest_blocks import (
+    Block,
+    CampaignId,
+    Connected,
+    Name,
+    StateBlock,
+    StateSchema,
+    TableBlock,
+    Text,
+)
+from dpone_dagster.campaign.manifest_dagster import MAX_LANES, DagsterBlock
 from dpone_dagster.campaign.manifest_findings import findings_of
 from dpone_dagster.campaign.manifest_host import HOST_KEYS, host_findings
 from dpone_dagster.campaign.manifest_rules import cross_findings, token_findings
 from dpone_dagster.campaign.manifest_values import (
     a_boolean,
-    a_cron,
-    a_timezone,
-    a_wall_time,
-    as_text,
-    folded_connection_id,
     null_is_a_word,
     planned,
-    with_connection_id,
 )
-from dpone_dagster.campaign.mapping import MOST_ACTIVE, MOST_ITEMS, MappingMode, MappingPolicy
-from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.campaign.mapping import MappingPolicy
 from dpone_dagster.campaign.plan import ChunkKind, ChunkSpec, Plan, infer_kind
 from dpone_dagster.campaign.slices import InnerMode, PublicationMode, prove_one_chunk
 from dpone_dagster.campaign.spec import (
@@ -53,43 +53,14 @@ from dpone_dagster.campaign.spec import (
 )
 
 DEFAULT_MAX_CHUNKS = 10_000
-MAX_LANES = 64
 
-Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
-ConnectionRef = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
-StateSchema = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-CampaignId = Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]*$")]
-Text = Annotated[str, BeforeValidator(as_text), WithJsonSchema({"type": ["string", "integer"]})]
 Yes = Annotated[Literal[True], BeforeValidator(a_boolean)]
 No = Annotated[Literal[False], BeforeValidator(a_boolean)]
 BadValue = Annotated[
     Literal["fail", "null"], BeforeValidator(null_is_a_word), WithJsonSchema({"enum": ["fail", "null", None]})
 ]
-Pool = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\s\x00]+$")]
-Owner = Annotated[str, Field(pattern=r"^(team:[A-Za-z0-9_]+|[^@\s:]+@[^@\s]+\.[^@\s]+)$")]
-TagKey = Annotated[str, Field(pattern=r"^([A-Za-z0-9_.-]{1,63}/)?[A-Za-z0-9_.-]{1,63}$")]
-TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{0,63}$")]
-
 
 Kind = TypeVar("Kind", bound="Block")
-
-
-class Block(BaseModel):
-    """A mapping of the manifest: unknown keys are refused and nothing is converted in silence."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
-
-
-class TableBlock(Block):
-    """A table by schema and name, both as the catalog has them."""
-
-    schema_name: Name = Field(alias="schema")
-    name: Name
-
-    @property
-    def ref(self) -> TableRef:
-        """The table."""
-        return TableRef(self.schema_name, self.name)
 
 
 class XminBlock(Block):
@@ -104,18 +75,6 @@ class SourceOptionsBlock(Block):
 
     incremental_strategy: Literal["xmin"] | None = None
     xmin_execution: XminBlock | None = None
-
-
-class Connected(Block):
-    """A block with a connection; `connection_id` is an older word for `connection_ref`."""
-
-    model_config = ConfigDict(json_schema_extra=with_connection_id)
-    connection_ref: ConnectionRef = Field(description="Resolves to DPONE_CONNECTION_<REF>.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fold_connection_id(cls, data: Any) -> Any:
-        return folded_connection_id(data)
 
 
 class SourceBlock(Connected):
@@ -242,98 +201,6 @@ class SinkBlock(Connected):
     table: TableBlock
     columns: dict[Name, ColumnBlock] = Field(default_factory=dict)
     strategy: StrategyBlock
-
-
-class StateBlock(Connected):
-    """Where the state lives: the sink's own server and database."""
-
-    type: Literal["postgres", "mssql"]
-    atomicity: Literal["target_atomic"]
-    provisioning: Literal["auto", "external"] = "auto"
-
-
-class IncrementBlock(Block):
-    """The increments after the handoff."""
-
-    cron: Annotated[str, AfterValidator(a_cron)] | None = Field(default=None, description="By hand only if left out.")
-    timezone: Annotated[str, AfterValidator(a_timezone)] = "UTC"
-    start: Literal["cron", "after_handoff"] = Field(
-        default="cron", description="`after_handoff` starts the first one as soon as the handoff is materialized."
-    )
-    reconcile_deletes: Literal["first", "always", "never"] = "first"
-    max_delete_fraction: float = Field(default=0.2, ge=0, le=1)
-    max_delete_rows: int | None = Field(default=None, ge=0)
-    reconcile_cron: Annotated[str, AfterValidator(a_cron)] | None = Field(
-        default=None, description="When an increment also compares all keys."
-    )
-    delete_mode: DeleteMode = "hard"
-    soft_delete_column: Name | None = Field(
-        default=None, description="The target's nullable timestamp or boolean that marks deleted rows, for mode `soft`."
-    )
-
-
-class MappingBlock(Block):
-    """How a partition backfill is spread over runs."""
-
-    mode: MappingMode = Field(
-        default="internal",
-        description="`internal`: one run, all lanes. `summary`: at most `max_items` runs, a contiguous range and one "
-        "lane each. `visible`: one run a chunk, at most 200 chunks.",
-    )
-    max_items: int | None = Field(default=None, ge=1, le=MOST_ITEMS, description="Most runs; `summary` needs it.")
-    max_active: int | None = Field(
-        default=None, ge=1, le=MOST_ACTIVE, description="Most lanes at once over all runs; mapped modes need it."
-    )
-    pool: Pool | None = Field(
-        default=None, description="Dagster pool of the lanes; mapped modes need it, `dpone_<dataset>` otherwise."
-    )
-
-
-class IncrementAlertsBlock(Block):
-    """When somebody is told of the increments; null for never."""
-
-    increment_within_minutes: int | None = Field(
-        default=60,
-        ge=1,
-        description="From when an increment was due by its crons to when it is committed; null: never.",
-    )
-
-
-class AlertsBlock(IncrementAlertsBlock):
-    """When somebody is told; an expired lease and a blocked campaign are always."""
-
-    stalled_after_minutes: int | None = Field(
-        default=10, ge=1, description="Without a claim, commit or failure of a chunk while chunks run; null: never."
-    )
-    load_within_hours: float | None = Field(
-        default=None, gt=0, description="The objective from the first claim to the last commit; none if left out."
-    )
-    handoff_within_minutes: int | None = Field(
-        default=10, ge=1, description="From the publication to its handoff; null: never."
-    )
-
-
-class IntervalBlock(Block):
-    """The intervals that a manifest with `{{ data_interval_start }}` is loaded by, one a partition in Dagster."""
-
-    start: Annotated[Text, AfterValidator(a_wall_time)] = Field(description="Of the first one: a date, or a time.")
-    end: Annotated[Text, AfterValidator(a_wall_time)] | None = Field(default=None, description="Of the last one.")
-    cron: Annotated[str, AfterValidator(a_cron)] = Field(default="0 0 * * *", description="Where intervals meet.")
-    timezone: Annotated[str, AfterValidator(a_timezone)] = "UTC"
-
-
-class DagsterBlock(Block):
-    """What belongs to the host."""
-
-    lanes: int | None = Field(default=None, ge=1, le=MAX_LANES, description="May only lower `parallel_workers`.")
-    max_partitions: int = Field(default=2_000, ge=1, le=10_000, description="Above it a partition is a chunk group.")
-    mapping: MappingBlock = Field(default_factory=MappingBlock)
-    automate: bool = Field(default=False, description="Validate, publish and hand over as soon as all is loaded.")
-    incremental: IncrementBlock = Field(default_factory=IncrementBlock)
-    interval: IntervalBlock | None = None
-    alerts: AlertsBlock = Field(default_factory=AlertsBlock)
-    owners: list[Owner] = Field(default_factory=list)
-    tags: dict[TagKey, TagValue] = Field(default_factory=dict)
 
 
 class Manifest(Block):
