@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,10 @@ ACTIONS: Mapping[InnerMode, Action] = {
     "full_refresh": "refresh",
 }
 
+_MEANT_TO_BE_EMPTY = (
+    "Look why the source has none; then `dpone backfill resume MANIFEST`. If it is meant to have none, set "
+    "`allow_empty: true` and begin anew, with a new `backfill_id`."
+)
 _KEYS_ELSEWHERE = (
     "Rows outside the chunk have its keys: remove them, then `dpone backfill resume MANIFEST`; or load by "
     "`inner_mode: incremental_merge` with a new `backfill_id`."
@@ -59,7 +63,7 @@ class LiveSlice:
             deletes the range, `refresh` the whole table.
         chunk: The range.
         column: The chunk column, by the one name that it has on both sides.
-        allow_empty: Whether a refresh may leave a table empty that was not.
+        allow_empty: Whether rows may be deleted although the source has none for the whole campaign.
     """
 
     action: Action
@@ -67,21 +71,23 @@ class LiveSlice:
     column: str
     allow_empty: bool = False
 
-    def prove_not_emptied(self, table: object, deleted: int, rows: int) -> None:
-        """A refresh has not emptied the table by an accident of its source.
+    def prove_not_emptied(self, table: object, deleted: int, rows: int, source_has_rows: Callable[[], bool]) -> None:
+        """Nothing was deleted by an accident of the source: it still has rows for the campaign, if none for this chunk.
 
         Args:
             table: The live table.
             deleted: Rows that were deleted.
             rows: Rows that were written.
+            source_has_rows: Whether it has any for the whole campaign; only asked where that decides.
 
         Raises:
-            ValidationBlocked: It has.
+            ValidationBlocked: It has none.
         """
-        if self.action == "refresh" and deleted and not rows and not self.allow_empty:
+        if deleted and not rows and not self.allow_empty and not source_has_rows():
             raise ValidationBlocked(
-                f"the source was empty and {table} is not",
-                next_step="Look why the source was empty; or set `allow_empty: true`, with a new `backfill_id`.",
+                "the source has no row for the whole campaign, "
+                f"and {table} has {deleted:,} for chunk {self.chunk.index}",
+                next_step=_MEANT_TO_BE_EMPTY,
             )
 
     def conflict(self, table: object, problem: str) -> UniqueConflict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import (
@@ -112,6 +113,9 @@ def _transfer(sessions: LaneSessions, chunk: Chunk, claim: Claim) -> ChunkReceip
         binding=binding_of(chunk, record),
         live=sessions.spec.live_slice(chunk),
         digested=sessions.spec.digested,
+        source_has_rows=partial(
+            sessions.source.has_rows, sessions.spec.source, sessions.spec.chunk.column, sessions.spec.plan
+        ),
     )
     with sessions.source.read_chunk(read) as stream:
         return sessions.target.tables.write_chunk(claim, write, stream)

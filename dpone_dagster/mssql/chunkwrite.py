@@ -164,7 +164,7 @@ class ChunkWriter:
             if error.number in UNIQUE_VIOLATION:
                 raise live.conflict(write.table, error.message) from None
             raise
-        live.prove_not_emptied(write.table, deleted, rows)
+        live.prove_not_emptied(write.table, deleted, rows, write.source_has_rows)
         return rows
 
     def _delete(self, claim: Claim, table: TableRef, live: LiveSlice) -> int:

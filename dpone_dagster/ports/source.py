@@ -193,6 +193,10 @@ class Source(Protocol):
         """
         ...
 
+    def has_rows(self, table: TableRef, chunk_column: str, plan: Plan) -> bool:
+        """Whether a row lies in the plan's range. Inside `read_chunk`, after its last row: in the same snapshot."""
+        ...
+
     def count_outside(self, table: TableRef, chunk_column: str, plan: Plan) -> int:
         """Rows whose chunk column is NULL or outside the plan's range (for `doctor`)."""
         ...

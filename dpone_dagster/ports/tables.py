@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -79,6 +79,8 @@ class ChunkWrite:
         binding: For the receipt.
         live: What the chunk does to its range of the live table; None for a shadow, to which it is appended.
         digested: Whether the rows are also digested, and compared with what the source says.
+        source_has_rows: Whether the source has a row for the whole campaign, in the snapshot that this chunk was read
+            in. Asked at the stream's end, where rows are deleted and none is written.
     """
 
     table: TableRef
@@ -89,6 +91,7 @@ class ChunkWrite:
     binding: str
     live: LiveSlice | None = None
     digested: bool = False
+    source_has_rows: Callable[[], bool] = lambda: False
 
     def new_receipt(self, claim: Claim) -> ChunkReceipt:
         """The receipt that a try inserts first; what it moved is filled in at the end."""
@@ -199,7 +202,7 @@ class Tables(Protocol):
             CountMismatch: Numbers of rows read and written differ, and the table is a shadow.
             DigestMismatch: Their digests differ, where they are asked for, and the table is a shadow.
             UniqueConflict: A unique index of the live table is in the way.
-            ValidationBlocked: Keys of a merge come twice; or a refresh would empty the live table.
+            ValidationBlocked: Keys of a merge come twice; or rows would be deleted, and the source has none at all.
             OutcomeUnknown: COMMIT was sent and not answered.
         """
         ...

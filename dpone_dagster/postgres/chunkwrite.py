@@ -123,7 +123,7 @@ class _Writer:
             written = self.insert(stream)
         except pg.UniqueViolation as error:
             raise live.conflict(self._write.table, error.diag.constraint_name or "") from None  # it quotes values
-        live.prove_not_emptied(self._write.table, deleted, written.rows)
+        live.prove_not_emptied(self._write.table, deleted, written.rows, self._write.source_has_rows)
         return written
 
     def _delete(self, live: LiveSlice) -> int:

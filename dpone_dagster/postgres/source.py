@@ -181,6 +181,14 @@ class PostgresSource:
             self._columns[catalog.all_columns] = found[2] if found else ()
         return self._columns[catalog.all_columns]
 
+    def has_rows(self, table: TableRef, chunk_column: str, plan: Plan) -> bool:
+        """Whether a row lies in the plan's range. Inside `read_chunk`, after its last row: in the same snapshot."""
+        found = read_columns(self._session, table)
+        query = sql.SQL("SELECT /* dpone:has_rows */ EXISTS (SELECT FROM {} WHERE {})::int").format(
+            _identifier(table), in_chunk(found[2] if found else (), chunk_column, whole_range(plan))
+        )
+        return self._value(query) == "1"
+
     def count_outside(self, table: TableRef, chunk_column: str, plan: Plan) -> int:
         """Rows whose chunk column is NULL or outside the plan's range."""
         found = read_columns(self._session, table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import pytest
@@ -60,6 +60,8 @@ class Bench:
         assert handle is not None
         contract = more.get("contract", CONTRACT if table == TARGET else NOTHING_ELSE)
         write = ChunkWrite(table, handle.object_id, handle.digest, contract, "plan", "binding", live)
+        if asked := more.get("source_has_rows"):
+            write = replace(write, source_has_rows=asked)
         return self.target.tables.write_chunk(held, write, rows)
 
     def rows(self, *rows: tuple[int, str | None, str | None], said: int | None = None) -> RowStream:
@@ -95,9 +97,14 @@ def test_a_replacement_leaves_the_neighbours_alone(bench: Bench) -> None:
 
 def test_a_slice_without_rows_is_emptied(bench: Bench) -> None:
     bench.adapter.create_orders(OLD)
-    assert bench.write("replace", bench.rows()).rows == 0
+    held = bench.hold()
+    with pytest.raises(ValidationBlocked, match=r"no row for the whole campaign, and landing.orders has 3 for chunk 1"):
+        bench.again(held, "replace", bench.rows())
+    assert (bench.adapter.orders(), bench.receipts()) == (OLD, 0)
+    assert bench.again(held, "replace", bench.rows(), source_has_rows=lambda: True).rows == 0
     assert bench.adapter.orders() == [OLD[0], OLD[4]]
     assert bench.receipts() == 1
+    assert bench.write("replace", bench.rows()).rows == 0  # what was empty may stay so
 
 
 def test_a_merge_updates_by_key_and_adds_the_rest(bench: Bench) -> None:
@@ -153,7 +160,7 @@ def test_a_refresh_replaces_the_whole_table(bench: Bench) -> None:
 def test_a_refresh_without_rows_needs_somebody_s_word(bench: Bench) -> None:
     bench.adapter.create_orders(OLD)
     held = bench.hold()
-    with pytest.raises(ValidationBlocked, match="the source was empty and landing"):
+    with pytest.raises(ValidationBlocked, match="the source has no row for the whole campaign, and landing"):
         bench.again(held, "refresh", bench.rows())
     assert (bench.adapter.orders(), bench.receipts()) == (OLD, 0)
     bench.again(held, "refresh", bench.rows(), allow_empty=True)

@@ -187,10 +187,40 @@ def test_a_refresh_from_an_empty_source_is_refused_unless_it_is_meant(small: Ord
     old = small.target_rows()
     small.on_source("DELETE FROM public.orders")
     direct(small, "full_refresh", chunk={**BY_ID, "buckets": 1})
-    assert "the source was empty and landing.orders is not" in failed(small)
+    assert "the source has no row for the whole campaign, and landing.orders has" in failed(small)
     assert small.target_rows() == old
     done(direct(small, "full_refresh", chunk={**BY_ID, "buckets": 1}, number=2, allow_empty=True))
     assert small.target_rows() == []
+
+
+@pytest.mark.parametrize("days", [None, TWO_DAYS])
+def test_slices_are_not_emptied_where_the_source_has_none_of_the_campaign_s_rows(
+    either: Orders, days: dict[str, Any] | None
+) -> None:
+    either.on_source(SPREAD)
+    done(direct(either, "replace"))
+    old = either.target_rows()
+    either.on_source("DELETE FROM public.orders WHERE placed_at >= '2024-03-30' AND placed_at < '2024-04-01'")
+    if days is None:  # every slice is one of the table's
+        either.on_source("TRUNCATE public.orders")
+    direct(either, "replace", chunk=days or BY_ID, number=2, on_chunk_failure="continue")
+    with pytest.raises(ChunkFailed, match="the source has no row for the whole campaign"):
+        load(either)
+    assert either.target_rows() == old
+    # It was an accident: the rows come back, all but those of one slice, and the same campaign goes on.
+    either.on_source(
+        "INSERT INTO public.orders SELECT md5(n::text)::uuid, 1, '2024-03-30', '', true FROM generate_series(1, 2) n"
+    )
+    load(either, intent="resume", run_id="run-2")
+    assert complete(either.spec, either.connector, "run-2") is not None
+    gone = together(*(within(old, day, day) for day in (29, 32))) if days else []
+    assert either.target_rows() == together(
+        gone, either.source_rows() if days is None else within(either.source_rows(), 30, 31)
+    )
+    # And here it is meant.
+    either.on_source("TRUNCATE public.orders")
+    done(direct(either, "replace", chunk=days or BY_ID, number=3, allow_empty=True))
+    assert either.target_rows() == gone
 
 
 def test_a_row_whose_key_is_there_already_stops_an_append(small: Orders) -> None:
