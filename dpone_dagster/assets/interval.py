@@ -11,6 +11,7 @@ from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
     BackfillPolicy,
+    DagsterRun,
     DynamicOut,
     DynamicOutput,
     In,
@@ -29,7 +30,7 @@ from dpone_dagster.assets.names import kinds_of, loaded_key, plain_metadata, poo
 from dpone_dagster.assets.watchdog import run_is_alive
 from dpone_dagster.campaign.errors import CampaignActive, DponeError, Refused
 from dpone_dagster.campaign.interval import Interval
-from dpone_dagster.campaign.ledger import Worker
+from dpone_dagster.campaign.ledger import FINISHED, Phase, Worker
 from dpone_dagster.campaign.overrides import RunOptions
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.receipts import ChunkReceipt
@@ -37,6 +38,7 @@ from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec, IntervalPolicy
 from dpone_dagster.engine.card import CampaignCard
 from dpone_dagster.engine.complete import complete
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.load import collect, load_lane
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.resources.connections import DponeConnections
@@ -77,13 +79,15 @@ class IntervalLoad:
     manifest: Path
     partitions: TimeWindowPartitionsDefinition
 
-    def campaign_of(self, context: Context) -> CampaignSpec:
+    def campaign_of(self, context: Context, connections: DponeConnections, *, ending: bool = False) -> CampaignSpec:
         """The campaign of the run's partitions: another one each time that they are materialized.
 
-        A re-execution of a run goes on with its campaign.
+        A re-execution goes on with the last campaign of the runs that it comes from, unless that is finished.
 
         Args:
             context: Of the step.
+            connections: Say where the campaigns of those runs are looked up.
+            ending: Whether the step ends a campaign, which may be finished if the step is tried again.
 
         Raises:
             Refused: The run names no partition.
@@ -91,12 +95,31 @@ class IntervalLoad:
         """
         if not (context.has_partition_key or context.has_partition_key_range):
             raise Refused("the run names no interval", next_step="Materialize one or more partitions of the asset.")
+        own = self._made_by(context.run_id, context)
+        if context.run.parent_run_id is None:
+            return own
+        for run_id in _lineage(context):
+            spec = own if run_id == context.run_id else self._made_by(run_id, context)
+            phase = status(spec, connections.connector(spec)).phase
+            if phase is not Phase.PLANNED:
+                return own if phase in FINISHED and not ending else spec
+        return own
+
+    def _made_by(self, run_id: str, context: Context) -> CampaignSpec:
+        """The campaign that this run would make of the partitions."""
         keys = context.partition_key_range
         start = self.partitions.time_window_for_partition_key(keys.start).start
         end = self.partitions.time_window_for_partition_key(keys.end).end
-        root = context.run.root_run_id or context.run.run_id
-        spec = load_spec(self.manifest, RunOptions(interval=Interval(start, end, dag_run_id=root)))
-        return replace(spec, backfill_id=f"{keys.start}_{keys.end}_{root}")
+        spec = load_spec(self.manifest, RunOptions(interval=Interval(start, end, dag_run_id=run_id)))
+        return replace(spec, backfill_id=f"{keys.start}_{keys.end}_{run_id}")
+
+
+def _lineage(context: Context) -> Iterator[str]:
+    """The run and those that it is a re-execution of, the latest first."""
+    run: DagsterRun | None = context.run
+    while run is not None:
+        yield run.run_id
+        run = context.instance.get_run_by_id(run.parent_run_id) if run.parent_run_id else None
 
 
 class _Told:
@@ -156,7 +179,7 @@ def _prepare_op(load: IntervalLoad) -> OpDefinition:
         """Prove that the interval can be loaded, and create its campaign; or re-check the one of the run before."""
         # Another run may be loading a range that overlaps; the next try may find it done.
         with shown_to_dagster(CampaignActive):
-            spec = load.campaign_of(context)
+            spec = load.campaign_of(context, dpone_connections)
             prepare(spec, dpone_connections.connector(spec), intent="join", run_id=context.run_id)
         context.log.info(f"campaign {spec.backfill_id} ({spec.run_key[:12]}): {spec.plan.count:,} chunks")
         for lane in range(min(spec.lanes, spec.plan.count)):
@@ -176,7 +199,7 @@ def _lane_op(load: IntervalLoad) -> OpDefinition:
     def load_interval(context: OpExecutionContext, dpone_connections: DponeConnections) -> None:
         """Take the next free chunk of the interval until none is left."""
         with shown_to_dagster(CampaignActive):
-            spec = load.campaign_of(context)
+            spec = load.campaign_of(context, dpone_connections)
             connector = dpone_connections.connector(spec)
             # A re-execution may have begun here; preparing what is prepared clears the stop of the run before.
             if context.run.parent_run_id:
@@ -201,7 +224,7 @@ def _collect_op(load: IntervalLoad) -> OpDefinition:
     def collect_interval(context: AssetExecutionContext, dpone_connections: DponeConnections) -> None:
         """Prove by the ledger that every chunk of the interval is committed, and complete its campaign."""
         with shown_to_dagster(CampaignActive):
-            spec = load.campaign_of(context)
+            spec = load.campaign_of(context, dpone_connections, ending=True)
             connector = dpone_connections.connector(spec)
             progress = collect(spec, connector, ChunkSelection.all(spec.plan.count))
             evidence = complete(spec, connector, context.run_id)

@@ -231,3 +231,26 @@ def test_a_re_execution_goes_on_with_the_campaign_of_the_run_that_failed(project
     assert orders.on_target(IN_BERLIN.format(f"landing.orders {outside}")) == orders.on_source(
         IN_BERLIN.format("public.orders")
     )
+
+
+@pytest.mark.slow
+def test_a_re_execution_of_a_run_that_succeeded_loads_the_interval_again(project: Project) -> None:
+    orders = project.orders
+    orders.on_source(SPREAD)
+    by_intervals(orders.manifest, timezone="Europe/Berlin", end="2024-04-02")
+    project.write()
+    tags = {"dagster/partition": "2024-03-31"}
+    with project.run(ASSET_JOB, assets=["loaded_target"], tags=tags) as result:
+        assert result.success, project.failures(result)
+        last = result.run_id
+    day = "WHERE (placed_at AT TIME ZONE 'Europe/Berlin')::date = '2024-03-31' AND note LIKE 'zz %'"
+    for note in ("zz corrected", "zz once more"):  # the second is a re-execution of a re-execution
+        orders.on_source(f"UPDATE public.orders SET note = '{note}'")
+        again = ReexecutionOptions(parent_run_id=last)
+        with run_job(project.instance, project.manifest, ASSET_JOB, reexecution_options=again, tags=tags) as result:
+            assert result.success, project.failures(result)
+            last = result.run_id
+        loaded = orders.on_target(f"SELECT DISTINCT note FROM landing.orders {day}")
+        assert loaded == [(note,)]
+        newest = "SELECT backfill_id, phase FROM system.__dpone__backfill_campaigns ORDER BY created_at DESC LIMIT 1"
+        assert orders.on_target(newest) == [(f"2024-03-31_2024-03-31_{last}", "published")]
