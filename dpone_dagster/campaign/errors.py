@@ -192,6 +192,13 @@ class StateFileUnusable(DponeError):
     next_step = "Give this user the folder, or name another one by --state-dir."
 
 
+class StateElsewhere(Refused):
+    """The target has a campaign that is not finished in another state schema of its database: one target has one."""
+
+    code = "STATE_ELSEWHERE"
+    next_step = "Write the named schema as `state.schema`, or finish or cancel the campaign there first."
+
+
 class StateDomainSplit(Refused):
     """State and target do not prove to be one transaction domain, so a receipt could not be atomic."""
 

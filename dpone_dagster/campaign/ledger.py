@@ -214,6 +214,25 @@ class CampaignRecord:
 
 
 @dataclass(frozen=True)
+class Neighbour:
+    """A campaign of a target that is not finished, as far as others of that target have to know it.
+
+    Attributes:
+        phase: As it is stored, which another program may have done.
+        slices: Which rows of the live table it writes; None if it does not say, or loads a shadow.
+        elsewhere: The other state schema that it is in; None for the one at hand.
+    """
+
+    run_key: str
+    dataset: str
+    backfill_id: str | None
+    phase: str
+    direct: bool
+    slices: Mapping[str, object] | None
+    elsewhere: str | None = None
+
+
+@dataclass(frozen=True)
 class ChunkRecord:
     """One chunk row.
 

@@ -214,6 +214,11 @@ class CampaignSpec(RouteSpec):
         )
 
     @property
+    def slices(self) -> dict[str, object]:
+        """Which rows of the live table a `direct` campaign writes, and what it does to them."""
+        return {**self.chunk.as_dict(), "action": ACTIONS[self.inner_mode]}
+
+    @property
     def written(self) -> TableRef:
         """The table that chunks are written to."""
         return self.target if self.direct else self.shadow

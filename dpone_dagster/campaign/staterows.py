@@ -10,12 +10,13 @@ from dataclasses import fields
 from typing import Any
 
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Phase, Worker
+from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Neighbour, Phase, Worker
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.receipts import ChunkReceipt, PublicationReceipt
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, SourceIdentity
 
 Row = Mapping[str, Any]
+SLICES = "slices"  # where a campaign's diagnostics have which rows of the live table it writes
 
 _TABLES = ("target", "shadow", "backup")
 _SERVER_TIMES = ("created_at", "updated_at")
@@ -47,6 +48,20 @@ def campaign_record(row: Row) -> CampaignRecord:
         anchor=anchor_of(row),
         phase=Phase(row["phase"]),
     )
+
+
+def neighbour(row: Row, elsewhere: str | None) -> Neighbour:
+    """The campaign of a row, for others of its target.
+
+    Args:
+        row: With these columns of a campaign.
+        elsewhere: The other state schema that it is in.
+    """
+    direct = (row["shadow_schema"], row["shadow_name"]) == (row["target_schema"], row["target_name"])
+    said = row["diagnostics"].get(SLICES) if direct else None
+    slices = said if isinstance(said, Mapping) else None
+    plain = {name: row[name] for name in ("run_key", "dataset", "backfill_id", "phase")}
+    return Neighbour(**plain, direct=direct, slices=slices, elsewhere=elsewhere)
 
 
 def anchor_row(anchor: Anchor | None) -> dict[str, object]:

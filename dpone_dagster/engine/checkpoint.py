@@ -9,7 +9,8 @@ from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.campaign.watermark import MAX_DISTANCE, Anchor, Checkpoint, RecordedAnchor, rewind_places
 from dpone_dagster.engine.increment import live_checkpoint
-from dpone_dagster.engine.sessions import prove_no_campaign, source_session, target_session
+from dpone_dagster.engine.neighbours import prove_no_campaign
+from dpone_dagster.engine.sessions import source_session, target_session
 from dpone_dagster.ports.target import Connector, Target
 
 

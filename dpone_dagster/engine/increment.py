@@ -17,17 +17,18 @@ from dpone_dagster.campaign.errors import (
     UniqueConflict,
 )
 from dpone_dagster.campaign.identity import sha256_of
-from dpone_dagster.campaign.ledger import CampaignRecord
+from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.campaign.watermark import Anchor, Checkpoint, anchor_facts
 from dpone_dagster.engine.advice import advice_for_increments
 from dpone_dagster.engine.apply import Applied, Compare, Steps, apply
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
+from dpone_dagster.engine.neighbours import prove_no_campaign
 from dpone_dagster.engine.outcome import Step, settled
 from dpone_dagster.engine.prepare import prove_handoff_owner
 from dpone_dagster.engine.reconcile import Sides
-from dpone_dagster.engine.sessions import hold_target, prove_no_campaign, source_session, target_session
+from dpone_dagster.engine.sessions import hold_target, source_session, target_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports.changes import ChangeTarget
 from dpone_dagster.ports.source import ChangeRead, Source
@@ -280,7 +281,8 @@ def _gate(spec: RouteSpec, target: Target) -> _Gate:
         return _Gate("no campaign was started yet", advice=_start(spec))
     head = target.publications.head(spec.target)
     if head is None:
-        advice = None if target.ledger.unfinished(spec.target) else _start(spec)
+        unfinished = any(each.phase != Phase.CANCELLED for each in target.ledger.neighbours(spec.target))
+        advice = None if unfinished else _start(spec)
         return _Gate(f"{spec.target} was not published by a campaign yet", advice=advice)
     if head.head == "pending":
         return _Gate(f"publication {head.receipt_id} waits for its handoff")

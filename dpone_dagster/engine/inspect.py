@@ -15,6 +15,7 @@ from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.statebackends import state_facts
 from dpone_dagster.engine.card import validation_word
 from dpone_dagster.engine.complete import DIFFERING, FIRST_OTHER_DIGESTS, OTHER_DIGESTS
+from dpone_dagster.engine.neighbours import waiting
 from dpone_dagster.engine.prepare import prove_campaign, prove_rights, prove_unchanged
 from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
 from dpone_dagster.engine.surroundings import around_source, around_target, outside
@@ -339,14 +340,11 @@ def _prepare_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Find
 
 def _waiting(spec: CampaignSpec, target: Target) -> Iterator[str]:
     """Other campaigns of the target that are unfinished and nobody's work."""
-    others = target.ledger.unfinished(spec.target) if target.ledger.provisioned() else []
-    for record in (target.ledger.campaign(run_key) for run_key in others if run_key != spec.run_key):
-        side_by_side = record is not None and record.direct and spec.direct
-        if record is not None and not side_by_side and not target.fence.holders(record.run_key):
-            yield (
-                f"campaign {record.run_key[:12]} ({record.backfill_id or record.dataset}) of {spec.target} is "
-                f"{record.phase} and nobody works on it: whichever is published first, the other cannot be"
-            )
+    for other in waiting(target, spec):
+        yield (
+            f"campaign {other.run_key[:12]} ({other.backfill_id or other.dataset}) of {spec.target} is "
+            f"{other.phase} and nobody works on it: whichever is published first, the other cannot be"
+        )
 
 
 def _source_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:

@@ -11,7 +11,8 @@ from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.heartbeat import Heartbeat
-from dpone_dagster.engine.sessions import campaign_active, existing_campaign, opened, prove_no_campaign
+from dpone_dagster.engine.neighbours import prove_no_campaign
+from dpone_dagster.engine.sessions import campaign_active, existing_campaign, opened
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
 

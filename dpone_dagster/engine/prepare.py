@@ -28,18 +28,18 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
+from dpone_dagster.campaign.staterows import SLICES
 from dpone_dagster.campaign.watermark import prove_handoff_pair
 from dpone_dagster.engine.generation import generation_of
 from dpone_dagster.engine.keys import prove_keys
+from dpone_dagster.engine.neighbours import prove_no_campaign, prove_one_state
 from dpone_dagster.engine.sessions import (
-    WINDOW,
     campaign_active,
     existing_campaign,
     hold_campaign,
     hold_target,
     opened,
     prove_manifest,
-    prove_no_campaign,
     prove_not_cancelled,
     prove_not_rolled_back,
     source_session,
@@ -166,8 +166,8 @@ def _create_or_wait(spec: CampaignSpec, source: Source, target: Target, intent: 
 
 def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven:
     """All checks of a new campaign; reads no row, creates nothing."""
-    if target.ledger.provisioned():
-        prove_no_campaign(target, spec.target, but=spec)
+    prove_one_state(target, spec)
+    prove_no_campaign(target, spec.target, but=spec)
     table = source.describe(spec.source, spec.source_columns)
     if spec.handoff_id is not None and table.kind not in _READABLE_BY_XMIN:
         raise SourceUnsuitable(f"{spec.source} is a {table.kind}, which has no xmin to read increments by")
@@ -287,7 +287,7 @@ def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) 
             shadow_object_id=written.object_id,
             digest_key=secrets.token_hex(16),
             anchor=anchor,
-            diagnostics={WINDOW: spec.chunk.as_dict()} if spec.direct else {},
+            diagnostics={SLICES: spec.slices} if spec.direct else {},
         )
         target.ledger.create(record, plan)
     return record
@@ -318,6 +318,7 @@ def prove_unchanged(spec: CampaignSpec, source: Source, target: Target, record: 
         return
     if intent != "resume":
         prove_not_cancelled(record)
+    prove_one_state(target, spec)
     prove_no_campaign(target, spec.target, but=spec)
     prove_standing(spec, record, source, target)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from dpone_dagster.campaign.contract import ColumnContract
@@ -20,13 +20,11 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.campaign.windows import apart
 from dpone_dagster.engine.stopping import cut_when_told
 from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
 
-WINDOW = "window"  # where a campaign's row has the chunk specification of a `direct` one
 _CONNECT_WAITS = (0.5, 1.5)
 # A server that lets every try run into its time-out is not worth three of them.
 _CONNECT_PATIENCE_SECONDS = 5.0
@@ -93,32 +91,6 @@ def campaign_active(spec: CampaignSpec, target: Target) -> CampaignActive:
     holders = target.fence.holders(spec.run_key)
     named = "; ".join(str(holder) for holder in holders) or "a session that has just let go"
     return CampaignActive(f"campaign {spec.dataset} is held by {named}")
-
-
-def prove_no_campaign(target: Target, table: TableRef, *, but: CampaignSpec | None = None) -> None:
-    """No session works on a campaign of the table: the locks decide, a campaign that only waits is nobody's work.
-
-    Args:
-        target: The connection; the state tables are there.
-        table: The live table.
-        but: The one campaign that may be at work; beside it, those whose slices of the live table are others.
-
-    Raises:
-        CampaignActive: One does; the message names it.
-    """
-    for run_key in target.ledger.unfinished(table):
-        if but is not None and (run_key == but.run_key or _side_by_side(but, run_key, target)):
-            continue
-        if holders := target.fence.holders(run_key):
-            named = "; ".join(str(holder) for holder in holders)
-            raise CampaignActive(f"a campaign of {table} ({run_key[:12]}) is at work: {named}")
-
-
-def _side_by_side(spec: CampaignSpec, run_key: str, target: Target) -> bool:
-    """Whether both campaigns write to the live table, and no row of it belongs to both."""
-    other = target.ledger.campaign(run_key) if spec.direct else None
-    window = other.diagnostics.get(WINDOW) if other is not None and other.direct else None
-    return isinstance(window, Mapping) and apart(spec.chunk, window)
 
 
 def hold_target(target: Target, table: TableRef) -> None:

@@ -17,6 +17,7 @@ from dpone_dagster.campaign.ledger import (
     ChunkRecord,
     ChunkState,
     Claim,
+    Neighbour,
     Phase,
     Worker,
     claimable_states,
@@ -28,6 +29,7 @@ from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import DIGEST, TARGET_DIGEST, ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
+from dpone_dagster.campaign.staterows import campaign_row, neighbour
 from dpone_dagster.campaign.vitals import Vitals, Watched
 from dpone_dagster.files.filerows import (
     chunk_of,
@@ -45,7 +47,7 @@ from dpone_dagster.files.statefile import Document, StateFile
 
 MOST_CHUNKS = 10_000
 _STEPS_KEPT = 200
-_FINISHED = frozenset({Phase.PUBLISHED, Phase.HANDOFF_COMMITTED, Phase.ROLLED_BACK, Phase.CANCELLED})
+_FINISHED = frozenset({Phase.PUBLISHED, Phase.HANDOFF_COMMITTED, Phase.ROLLED_BACK})
 
 
 class FileLedger:
@@ -86,11 +88,12 @@ class FileLedger:
         document = self.file(run_key).read()
         return None if not document else record_of(document)
 
-    def unfinished(self, target: TableRef) -> list[str]:
-        """Run keys of the target's campaigns in this folder that are not over, by run key."""
+    def neighbours(self, target: TableRef) -> list[Neighbour]:
+        """The target's campaigns in this folder that are not finished; the target's lock keeps all others apart."""
         keys = sorted(path.stem for path in self._folder.glob("*.json") if len(path.stem) == len(self._run_key))
         records = (self.campaign(run_key) for run_key in keys)
-        return [each.run_key for each in records if each and each.target == target and each.phase not in _FINISHED]
+        rows = (campaign_row(each) for each in records if each and each.target == target)
+        return [neighbour(row, None) for row in rows if row["phase"] not in _FINISHED]
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:
         """Write the campaign and all its chunks at once.

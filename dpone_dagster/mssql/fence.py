@@ -7,13 +7,15 @@ people; no decision rests on it.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
 from dpone_dagster.campaign.errors import DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
-from dpone_dagster.campaign.ledger import Holder
+from dpone_dagster.campaign.ledger import Holder, Neighbour
 from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock, publication_lock, target_lock
 from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.locks import granted, lock_resource, witness_resource
@@ -98,6 +100,15 @@ class MssqlFence:
             PublicationBlocked: Not free within the wait; names the holder.
         """
         self._lock_transaction(publication_lock(target), f"the publication lock of {target}", wait_seconds)
+
+    def held(self, campaigns: Sequence[Neighbour]) -> list[Neighbour]:
+        """Those of them whose lock another session holds; whatever is not known to be free counts as held."""
+        if not campaigns:
+            return []
+        locks = [campaign_lock(each.elsewhere or self._schema, each.run_key) for each in campaigns]
+        asked = json.dumps([[place, self._resource(lock)] for place, lock in enumerate(locks)])
+        free = {place for place, answer in self._session.rows(self._queries["held"], asked) if answer == 1}
+        return [each for place, each in enumerate(campaigns) if place not in free]
 
     def holders(self, run_key: str) -> list[Holder]:
         """Sessions that hold the campaign's lock or, by the ledger's running chunks, a chunk's lock."""

@@ -31,6 +31,11 @@ BEGIN
 END;
 SELECT /* dpone:release_lock */ COALESCE(@code, -1)
 
+-- name: held
+-- 1 is free; APPLOCK_TEST asks for no right beyond being in the database.
+SELECT /* dpone:held_locks */ r.place, APPLOCK_TEST('public', r.resource, 'Exclusive', 'Session') AS free
+FROM OPENJSON(CAST(? AS nvarchar(max))) WITH (place int '$[0]', resource nvarchar(255) '$[1]') AS r
+
 -- name: holders
 -- Sessions that this login may see, and the lower numbers beside them: SQL Server gives the lowest free one.
 -- A witness that cannot be had shared is held; one that can is nobody's; one held shared tells a shared lock.

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.errors import DponeError, StateElsewhere
 from dpone_dagster.campaign.ledger import (
     BEGUN,
     CANCELLABLE,
@@ -16,6 +16,7 @@ from dpone_dagster.campaign.ledger import (
     CampaignRecord,
     ChunkRecord,
     Claim,
+    Neighbour,
     Phase,
     Worker,
     claimable_states,
@@ -27,13 +28,14 @@ from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
-from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
+from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, neighbour, receipt_record
 from dpone_dagster.campaign.tallies import BLOCK_CHUNKS, block_of
 from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
 from dpone_dagster.mssql import provisioning
 from dpone_dagster.mssql.progress import json_ranges, progress_of
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted
+from dpone_dagster.mssql.rights import unseen_campaigns
 from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.statevalues import read, stored
 
@@ -79,11 +81,23 @@ class MssqlLedger:
         found = self._session.records(self._queries["campaign_locked" if lock else query], run_key)
         return campaign_record(read(found[0])) if found else None
 
-    def unfinished(self, target: TableRef) -> list[str]:
-        """Run keys of the target's campaigns that are neither published, rolled back nor cancelled, by run key."""
-        return [
-            row["run_key"] for row in self._session.records(self._queries["unfinished"], target.schema, target.name)
-        ]
+    def neighbours(self, target: TableRef) -> list[Neighbour]:
+        """The target's campaigns that are not finished, in every state schema that this login is shown.
+
+        Raises:
+            RightsMissing: Another schema's campaigns may not be read.
+            StateElsewhere: The server has the state schema under another spelling, whose locks are others.
+        """
+        found = []
+        for schema, own, readable in self._session.rows(self._queries["state_schemas"], self._schema):
+            if readable != 1:
+                raise unseen_campaigns(schema, target)
+            if own and schema != self._schema:
+                raise StateElsewhere(f"state schema {self._schema} is spelt {schema} on the server")
+            query = load("ledger.sql", schema)["neighbours"]
+            rows = self._session.records(query, target.schema, target.name)
+            found += [neighbour(read(each), None if own else schema) for each in rows]
+        return found
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:
         """Insert the campaign and all its chunks, in constant memory, in the caller's transaction."""

@@ -12,10 +12,19 @@ SELECT /* dpone:campaign_seen */ * FROM {schema}.__dpone__backfill_campaigns WHE
 -- The hint is a courtesy; moves compare all the same.
 SELECT /* dpone:campaign_locked */ * FROM {schema}.__dpone__backfill_campaigns WITH (UPDLOCK, ROWLOCK) WHERE run_key = ?
 
--- name: unfinished
-SELECT /* dpone:unfinished_campaigns */ run_key FROM {schema}.__dpone__backfill_campaigns
-WHERE target_schema = ? AND target_name = ?
-  AND phase NOT IN (N'published', N'handoff_committed', N'rolled_back', N'cancelled')
+-- name: state_schemas
+-- Those that this login is shown: all of them with VIEW DEFINITION, which deploy/mssql/setup.sql grants.
+SELECT /* dpone:state_schemas */ s.name AS [schema], CASE WHEN s.schema_id = SCHEMA_ID(?) THEN 1 ELSE 0 END AS own,
+       HAS_PERMS_BY_NAME(CONCAT(QUOTENAME(s.name), N'.', QUOTENAME(t.name)), N'OBJECT', N'SELECT') AS readable
+FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id
+WHERE t.name = N'__dpone__backfill_campaigns' ORDER BY s.name
+
+-- name: neighbours
+-- Lanes of a cancelled campaign may still be draining.
+SELECT /* dpone:neighbours */ run_key, dataset, backfill_id, phase, target_schema, target_name, shadow_schema,
+       shadow_name, diagnostics
+FROM {schema}.__dpone__backfill_campaigns
+WHERE target_schema = ? AND target_name = ? AND phase NOT IN (N'published', N'handoff_committed', N'rolled_back')
 ORDER BY run_key
 
 -- name: touch_campaign

@@ -25,6 +25,19 @@ def missing_rights(session: Session, table: TableRef, state_schema: str) -> list
     return [_finding(place, permission) for place, permission in rows]
 
 
+def unseen_campaigns(state_schema: str, table: TableRef) -> RightsMissing:
+    """The refusal where nobody can tell whether a campaign of the table is at work.
+
+    Args:
+        state_schema: Whose state tables may not be read.
+        table: The live table.
+    """
+    campaigns = f"{state_schema}.__dpone__backfill_campaigns"
+    finding = Finding(f"table {campaigns}", "the login lacks SELECT", f"GRANT SELECT ON {campaigns} TO the login")
+    problem = f"schema {state_schema} may hold campaigns of {table}, and may not be read"
+    return RightsMissing(problem, findings=[finding])
+
+
 def lacking(permission: str, problem: str) -> RightsMissing:
     """The refusal where a session cannot be ended.
 

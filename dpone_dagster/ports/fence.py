@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from dpone_dagster.campaign.ledger import Holder
+from dpone_dagster.campaign.ledger import Holder, Neighbour
 from dpone_dagster.campaign.names import TableRef
 
 # A queued exclusive request keeps new shared holders out, so none queues longer than this.
@@ -64,8 +65,18 @@ class Fence(Protocol):
         """Inside a transaction, after `lock_target`: the publication lock, until its end."""
         ...
 
+    def held(self, campaigns: Sequence[Neighbour]) -> list[Neighbour]:
+        """Those of them whose lock another session holds, in one statement that takes no right.
+
+        An answer that is missing or unclear counts as held, and a failure is an error.
+        """
+        ...
+
     def holders(self, run_key: str) -> list[Holder]:
-        """Sessions that hold the campaign's lock or, by the ledger's running chunks, a chunk's lock."""
+        """Sessions that hold the campaign's lock or, by the ledger's running chunks, a chunk's lock.
+
+        For people to know them by: a server may not show all of them, so `held` decides.
+        """
         ...
 
     def target_holders(self, target: TableRef) -> list[Holder]:

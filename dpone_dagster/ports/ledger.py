@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Claim, Phase, Worker
+from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, Claim, Neighbour, Phase, Worker
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
@@ -36,8 +36,16 @@ class Ledger(Protocol):
         """Read the committed campaign row; `lock` keeps it until the transaction ends."""
         ...
 
-    def unfinished(self, target: TableRef) -> list[str]:
-        """Run keys of the target's campaigns that are neither published, rolled back nor cancelled, by run key."""
+    def neighbours(self, target: TableRef) -> list[Neighbour]:
+        """The target's campaigns that are not finished, cancelled ones among them, in every state schema by run key.
+
+        The state tables need not be there. Lanes of a cancelled campaign may still be draining, so only its lock tells
+        whether it is nobody's work.
+
+        Raises:
+            RightsMissing: Another schema's campaigns may not be read.
+            StateElsewhere: The server has the state schema under another spelling, whose locks are others.
+        """
         ...
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:

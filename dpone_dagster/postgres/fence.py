@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ from psycopg import errors as pg
 from psycopg import pq
 
 from dpone_dagster.campaign.errors import DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
-from dpone_dagster.campaign.ledger import Holder
+from dpone_dagster.campaign.ledger import Holder, Neighbour
 from dpone_dagster.campaign.names import TableRef, campaign_lock, chunk_lock, publication_lock, target_lock
 from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS, Fence
 from dpone_dagster.postgres.queries import in_schema
@@ -132,6 +133,17 @@ class PostgresFence:
     def _named(self, key: int) -> list[str]:
         rows = self._execute("holders", keys=[key]).fetchall()
         return [str(Holder(pid, login_at, name, "holds it")) for _, _, pid, login_at, name in rows]
+
+    def held(self, campaigns: Sequence[Neighbour]) -> list[Neighbour]:
+        """Those of them whose lock another session holds."""
+        if not campaigns:
+            return []
+        with translated():
+            taken = {key for (key,) in self._execute("held")}
+        return [each for each in campaigns if lock_key(self._lock_of(each)) in taken]
+
+    def _lock_of(self, campaign: Neighbour) -> str:
+        return campaign_lock(campaign.elsewhere or self._schema, campaign.run_key)
 
     def holders(self, run_key: str) -> list[Holder]:
         """Sessions that hold the campaign's lock or, by the ledger's running chunks, a chunk's lock."""

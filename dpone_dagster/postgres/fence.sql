@@ -28,6 +28,11 @@ SELECT /* dpone:lock_timeout */ current_setting('lock_timeout')
 -- name: backend_pid
 SELECT /* dpone:backend_pid */ pg_backend_pid()
 
+-- name: held
+SELECT /* dpone:held_locks */ DISTINCT (l.classid::bigint << 32) | l.objid::bigint AS key FROM pg_locks l
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid <> pg_backend_pid()
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+
 -- name: holders
 -- A login without pg_read_all_stats does not see when others logged in; their claims tell it.
 SELECT /* dpone:holders */ held.key, held.mode = 'ShareLock' AS shared, held.pid, a.backend_start,

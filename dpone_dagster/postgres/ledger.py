@@ -17,6 +17,7 @@ from dpone_dagster.campaign.ledger import (
     CampaignRecord,
     ChunkRecord,
     Claim,
+    Neighbour,
     Phase,
     Worker,
     claimable_states,
@@ -28,11 +29,12 @@ from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
-from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, receipt_record
+from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, neighbour, receipt_record
 from dpone_dagster.campaign.tallies import BLOCK_CHUNKS, TalliedRanges, block_of
 from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
 from dpone_dagster.postgres import provisioning
 from dpone_dagster.postgres.queries import statement
+from dpone_dagster.postgres.rights import unseen_campaigns
 from dpone_dagster.postgres.session import Session, translated
 from dpone_dagster.postgres.staterows import StateRows
 
@@ -72,10 +74,23 @@ class PostgresLedger:
         row = self._statements.row("campaign_locked" if lock else "campaign", run_key=run_key)
         return None if row is None else campaign_record(row)
 
-    def unfinished(self, target: TableRef) -> list[str]:
-        """Run keys of the target's campaigns that are neither published, rolled back nor cancelled, by run key."""
-        rows = self._statements.rows("unfinished", target_schema=target.schema, target_name=target.name)
-        return [row["run_key"] for row in rows]
+    def neighbours(self, target: TableRef) -> list[Neighbour]:
+        """The target's campaigns that are not finished, in every state schema of the database.
+
+        Raises:
+            RightsMissing: Another schema's campaigns may not be read.
+        """
+        found = []
+        for row in self._statements.rows("state_schemas"):
+            schema = row["schema"]
+            if not row["readable"]:
+                raise unseen_campaigns(schema, target)
+            elsewhere = None if schema == self._schema else schema
+            rows = StateRows(self._session, "ledger.sql", schema).rows(
+                "neighbours", target_schema=target.schema, target_name=target.name
+            )
+            found += [neighbour(each, elsewhere) for each in rows]
+        return found
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:
         """Insert the campaign and all its chunks, in constant memory, in the caller's transaction."""

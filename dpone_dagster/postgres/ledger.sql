@@ -10,10 +10,19 @@ FROM {schema}.__dpone__backfill_campaigns WHERE run_key = %(run_key)s
 SELECT /* dpone:campaign_locked */ *
 FROM {schema}.__dpone__backfill_campaigns WHERE run_key = %(run_key)s FOR UPDATE
 
--- name: unfinished
-SELECT /* dpone:unfinished_campaigns */ run_key FROM {schema}.__dpone__backfill_campaigns
+-- name: state_schemas
+SELECT /* dpone:state_schemas */ n.nspname AS schema,
+       has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') AS readable
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = '__dpone__backfill_campaigns' AND c.relkind IN ('r', 'p') ORDER BY n.nspname
+
+-- name: neighbours
+-- Lanes of a cancelled campaign may still be draining.
+SELECT /* dpone:neighbours */ run_key, dataset, backfill_id, phase, target_schema, target_name, shadow_schema,
+       shadow_name, diagnostics
+FROM {schema}.__dpone__backfill_campaigns
 WHERE target_schema = %(target_schema)s AND target_name = %(target_name)s
-  AND phase NOT IN ('published', 'handoff_committed', 'rolled_back', 'cancelled')
+  AND phase NOT IN ('published', 'handoff_committed', 'rolled_back')
 ORDER BY run_key
 
 -- name: create_campaign

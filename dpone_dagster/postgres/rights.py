@@ -46,6 +46,20 @@ def unreadable(state_schema: str) -> RightsMissing:
     return RightsMissing(f"the login may not read the state tables in schema {state_schema}", findings=[finding])
 
 
+def unseen_campaigns(state_schema: str, table: TableRef) -> RightsMissing:
+    """The refusal where nobody can tell whether a campaign of the table is at work.
+
+    Args:
+        state_schema: Whose state tables may not be read.
+        table: The live table.
+    """
+    campaigns = f"{state_schema}.__dpone__backfill_campaigns"
+    advice = f"GRANT USAGE ON SCHEMA {state_schema}, and SELECT ON {campaigns} TO the login"
+    finding = Finding(f"table {campaigns}", "the login lacks USAGE on its schema, or SELECT", advice)
+    problem = f"schema {state_schema} may hold campaigns of {table}, and may not be read"
+    return RightsMissing(problem, findings=[finding])
+
+
 def _advice(place: str, permission: str) -> str:
     if permission == "ownership":
         return f"make the login a member of the role that owns the {place}, or its owner"

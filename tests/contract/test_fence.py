@@ -7,10 +7,12 @@ import threading
 import time
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from dpone_dagster.campaign.errors import ConnectionLost, DponeError, LeaseLost, LockNotDistributed, PublicationBlocked
+from dpone_dagster.campaign.ledger import Neighbour
 from dpone_dagster.campaign.selection import ChunkSelection
 from tests.contract.conftest import Adapter, Parts
 from tests.contract.samples import RUN_KEY, TARGET, claim, start
@@ -175,6 +177,32 @@ def test_a_holders_session_is_ended_by_number_and_login_time(adapter: Adapter) -
         lane.fence.try_lock_chunk(RUN_KEY, 3)
 
 
+def test_whether_anybody_is_at_work_is_the_locks_answer(adapter: Adapter) -> None:
+    lane, coordinator, looker = adapter.target("lane 0"), adapter.target("publish"), adapter.target()
+    one, two, free = (neighbour(letter * 64) for letter in "abc")
+    there = replace(free, elsewhere="another schema")
+    assert looker.fence.held([one, two, free, there]) == looker.fence.held([]) == []
+    assert lane.fence.lock_campaign(one.run_key, "shared", 0)
+    assert coordinator.fence.lock_campaign(two.run_key, "exclusive", 0)
+    assert looker.fence.held([free, two, there, one]) == [two, one]
+    assert lane.fence.held([one, two]) == [two]  # not this session's own
+    adapter.end_session(lane)
+    assert looker.fence.held([one, two]) == [two]
+
+
+def test_a_campaign_of_another_state_schema_has_its_lock_there(adapter: Adapter) -> None:
+    lane, looker = adapter.target("lane 0"), adapter.target()
+    here = neighbour(RUN_KEY)
+    there = replace(here, elsewhere="another schema")
+    fence: Any = lane.fence
+    own, fence._schema = fence._schema, "another schema"
+    try:
+        assert lane.fence.lock_campaign(RUN_KEY, "shared", 0)
+        assert looker.fence.held([here, there]) == [there]
+    finally:
+        fence._schema = own
+
+
 def test_holders_can_be_asked_for_before_there_is_any_state(adapter: Adapter) -> None:
     one, two = adapter.target(), adapter.target()
     assert one.fence.lock_campaign(RUN_KEY, "exclusive", 0)
@@ -191,6 +219,10 @@ def test_a_shared_session_proves_nothing(adapter: Adapter) -> None:
     one = adapter.target()
     with pytest.raises(LockNotDistributed, match="did not keep another session out"):
         one.fence.prove_session_locks(one.fence)
+
+
+def neighbour(run_key: str) -> Neighbour:
+    return Neighbour(run_key, "orders", None, "loading", True, None)
 
 
 def _one(index: int) -> ChunkSelection:

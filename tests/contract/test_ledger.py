@@ -6,6 +6,7 @@ import itertools
 import threading
 import tracemalloc
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -150,16 +151,33 @@ def test_a_hundred_thousand_chunks_are_streamed(target: Parts) -> None:
     assert chunk(target, 99_999).state is ChunkState.PENDING
 
 
-def test_a_target_knows_its_unfinished_campaigns(target: Parts) -> None:
+def test_a_target_knows_its_campaigns_that_are_not_finished(target: Parts) -> None:
+    assert target.ledger.neighbours(TARGET) == []  # before there is any state
     start(target)
     other = campaign(1, run_key="b" * 64, target=TARGET.sibling("other"))
     with target.transaction():
         target.ledger.create(other, plan(1))
-    assert target.ledger.unfinished(TARGET) == [RUN_KEY]
-    assert target.ledger.unfinished(other.target) == [other.run_key]
-    assert target.ledger.unfinished(TARGET.sibling("ORDERS")) == []
+    assert [(each.run_key, each.phase) for each in target.ledger.neighbours(TARGET)] == [(RUN_KEY, "prepared")]
+    assert [each.run_key for each in target.ledger.neighbours(other.target)] == [other.run_key]
+    assert target.ledger.neighbours(TARGET.sibling("ORDERS")) == []
     assert target.ledger.cancel(RUN_KEY, "no time", "ada")
-    assert target.ledger.unfinished(TARGET) == []
+    (left,) = target.ledger.neighbours(TARGET)  # its lanes may be draining
+    assert (left.phase, left.direct, left.slices, left.elsewhere) == ("cancelled", False, None, None)
+    again: dict[str, object] = {"cancel_reason": None, "cancel_requested_by": None}
+    assert target.ledger.move(RUN_KEY, frozenset({Phase.CANCELLED}), Phase.SEALED, **again)
+    assert target.ledger.move(RUN_KEY, frozenset({Phase.SEALED}), Phase.VALIDATED)
+    assert target.ledger.move(RUN_KEY, frozenset({Phase.VALIDATED}), Phase.PUBLISHED)
+    assert target.ledger.neighbours(TARGET) == []
+
+
+def test_a_target_knows_its_campaigns_in_other_state_schemas(adapter: Adapter) -> None:
+    start(adapter.target())
+    ledger: Any = adapter.target().ledger
+    own, ledger._schema = ledger._schema, "another schema"
+    try:
+        assert [(each.run_key, each.elsewhere) for each in ledger.neighbours(TARGET)] == [(RUN_KEY, own)]
+    finally:
+        ledger._schema = own
 
 
 def test_a_move_happens_from_the_expected_phase_only(target: Parts) -> None:

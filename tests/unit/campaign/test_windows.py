@@ -38,5 +38,14 @@ def times(first: str, end: str) -> ChunkSpec:
     ],
 )
 def test_windows_are_apart_only_if_no_row_can_be_in_both(one: ChunkSpec, other: ChunkSpec, expected: bool) -> None:
-    assert apart(one, other.as_dict()) == expected
-    assert apart(other, one.as_dict()) == expected
+    merged, replaced = {**one.as_dict(), "action": "merge"}, {**other.as_dict(), "action": "replace"}
+    assert apart(merged, replaced) == expected
+    assert apart(replaced, merged) == expected
+
+
+def test_a_refresh_is_apart_from_nothing_nor_is_what_says_not_what_it_does() -> None:
+    one, other = (days(f"2024-0{month}-01", f"2024-0{month}-05").as_dict() for month in (1, 2))
+    assert apart({**one, "action": "append"}, {**other, "action": "append"})
+    for action in ({"action": "refresh"}, {"action": "later words"}, {}):
+        assert not apart({**one, **action}, {**other, "action": "append"})
+        assert not apart({**other, "action": "append"}, {**one, **action})
