@@ -32,6 +32,7 @@ from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chun
 from dpone_dagster.campaign.tallies import BLOCK_CHUNKS, block_of
 from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
 from dpone_dagster.mssql import provisioning
+from dpone_dagster.mssql.faults import ServerError
 from dpone_dagster.mssql.progress import json_ranges, progress_of
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted
@@ -40,6 +41,7 @@ from dpone_dagster.mssql.session import UNBOUNDED, Session
 from dpone_dagster.mssql.statevalues import read, stored
 
 _CHUNKS_A_STATEMENT = 2_000
+_SELECT_DENIED = 229  # Microsoft's list of system error messages
 _ALL = 2**31 - 1
 # A look at very many chunks is slow, and no fault; Dagster gives a sensor's tick a minute.
 _WATCH_SECONDS = 30
@@ -89,15 +91,20 @@ class MssqlLedger:
             StateElsewhere: The server has the state schema under another spelling, whose locks are others.
         """
         found = []
-        for schema, own, readable in self._session.rows(self._queries["state_schemas"], self._schema):
-            if readable != 1:
-                raise unseen_campaigns(schema, target)
+        for schema, own in self._session.rows(self._queries["state_schemas"], self._schema):
             if own and schema != self._schema:
                 raise StateElsewhere(f"state schema {self._schema} is spelt {schema} on the server")
-            query = load("ledger.sql", schema)["neighbours"]
-            rows = self._session.records(query, target.schema, target.name)
-            found += [neighbour(read(each), None if own else schema) for each in rows]
+            found += [neighbour(row, None if own else schema) for row in self._campaigns_in(schema, target)]
         return found
+
+    def _campaigns_in(self, schema: str, target: TableRef) -> list[dict[str, object]]:
+        query = load("ledger.sql", schema)["neighbours"]
+        try:
+            return [read(row) for row in self._session.records(query, target.schema, target.name)]
+        except ServerError as error:
+            if error.number == _SELECT_DENIED:
+                raise unseen_campaigns(schema, target) from error
+            raise
 
     def create(self, record: CampaignRecord, plan: Plan) -> None:
         """Insert the campaign and all its chunks, in constant memory, in the caller's transaction."""

@@ -14,8 +14,7 @@ SELECT /* dpone:campaign_locked */ * FROM {schema}.__dpone__backfill_campaigns W
 
 -- name: state_schemas
 -- Those that this login is shown: all of them with VIEW DEFINITION, which deploy/mssql/setup.sql grants.
-SELECT /* dpone:state_schemas */ s.name AS [schema], CASE WHEN s.schema_id = SCHEMA_ID(?) THEN 1 ELSE 0 END AS own,
-       HAS_PERMS_BY_NAME(CONCAT(QUOTENAME(s.name), N'.', QUOTENAME(t.name)), N'OBJECT', N'SELECT') AS readable
+SELECT /* dpone:state_schemas */ s.name AS [schema], CASE WHEN s.schema_id = SCHEMA_ID(?) THEN 1 ELSE 0 END AS own
 FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id
 WHERE t.name = N'__dpone__backfill_campaigns' ORDER BY s.name
 
