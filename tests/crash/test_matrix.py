@@ -44,9 +44,11 @@ LATER = {
     "before_drop_commit": "drop",
     "after_drop_commit": "drop",
 }
+# What is published by a swap has its state in tables; tests/unit/files dies there.
+NOT_HERE = "mid_state_file"
 CASES = [
     *((point, "run") for point in CHUNK_POINTS),
-    *((point, LATER.get(point, "run")) for point in CAMPAIGN_POINTS),
+    *((point, LATER.get(point, "run")) for point in CAMPAIGN_POINTS if point != NOT_HERE),
     ("between_renames", "rollback"),
 ]
 ACTIONS = ("kill", "stop", "raise")
