@@ -13,6 +13,7 @@ from dagster._core.storage.tags import (
     RETRY_ON_ASSET_OR_OP_FAILURE_TAG,
 )
 
+from dpone_dagster.assets.failures import NO_RETRIES
 from dpone_dagster.assets.names import (
     asset_key,
     campaign_job_name,
@@ -28,8 +29,6 @@ EXECUTOR_VARIABLE = "DPONE_EXECUTOR"
 # For runs whose process died: what has receipts and retains the table from before may run again by itself.
 # A step that failed is a known failure, and steps retry by themselves what can succeed when tried again.
 RUN_RETRIES: Mapping[str, str] = {MAX_RETRIES_TAG: "3", RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}
-# Nothing is retained by a `direct` campaign, so nobody runs it again but on somebody's word.
-NO_RETRIES: Mapping[str, str] = {MAX_RETRIES_TAG: "0"}
 # Loaded once by the fork server, so that a lane starts in a fraction of a second. None of it opens anything at import.
 _PRELOADED = ["dpone_dagster.campaign_definitions", "dpone_dagster.postgres.source", "dpone_dagster.postgres.target"]
 

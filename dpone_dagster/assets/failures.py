@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from dagster import Backoff, Failure, MetadataValue, RetryPolicy
+from dagster import Backoff, Failure, MetadataValue, OpExecutionContext, RetryPolicy
+from dagster._core.storage.tags import MAX_RETRIES_TAG
 
 from dpone_dagster.assets.watchdog import end_with_run
 from dpone_dagster.campaign.errors import DponeError, Interrupted
 
 # Also covers a step whose process was killed; a permanent error never gets here (`allow_retries=False`).
 RETRIES = RetryPolicy(max_retries=3, delay=2, backoff=Backoff.EXPONENTIAL)
+# Nothing is retained by a `direct` campaign, so nobody runs it again but on somebody's word.
+NO_RETRIES: Mapping[str, str] = {MAX_RETRIES_TAG: "0"}
+
+
+def not_run_again(context: OpExecutionContext) -> None:
+    """Keep Dagster from running this run again if it dies, whatever started it.
+
+    Our jobs say so by their tags. A run of the UI's *Materialize*, of a backfill or of an automation has none, and
+    takes the instance's own number. Dagster reads the tag when the run has failed, and a re-execution inherits it.
+
+    Args:
+        context: Of a step.
+    """
+    if MAX_RETRIES_TAG not in context.run.tags:
+        context.instance.add_run_tags(context.run_id, NO_RETRIES)
 
 
 @contextlib.contextmanager

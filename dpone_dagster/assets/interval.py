@@ -25,7 +25,7 @@ from dagster import (
     op,
 )
 
-from dpone_dagster.assets.failures import RETRIES, shown_to_dagster
+from dpone_dagster.assets.failures import RETRIES, not_run_again, shown_to_dagster
 from dpone_dagster.assets.names import kinds_of, loaded_key, plain_metadata, pool_name
 from dpone_dagster.assets.watchdog import run_is_alive
 from dpone_dagster.campaign.errors import CampaignActive, DponeError, Refused
@@ -177,6 +177,7 @@ def _prepare_op(load: IntervalLoad) -> OpDefinition:
         context: OpExecutionContext, dpone_connections: DponeConnections
     ) -> Iterator[DynamicOutput[None]]:
         """Prove that the interval can be loaded, and create its campaign; or re-check the one of the run before."""
+        not_run_again(context)
         # Another run may be loading a range that overlaps; the next try may find it done.
         with shown_to_dagster(CampaignActive):
             spec = load.campaign_of(context, dpone_connections)

@@ -23,7 +23,7 @@ from dagster import (
 )
 
 from dpone_dagster.assets.card import card_metadata
-from dpone_dagster.assets.failures import RETRIES, shown_to_dagster
+from dpone_dagster.assets.failures import RETRIES, not_run_again, shown_to_dagster
 from dpone_dagster.assets.lane_events import LaneEvents, partition_metadata, show_loaded_before
 from dpone_dagster.assets.mapped import (
     backfill_policy,
@@ -104,6 +104,8 @@ def _prepare_op(spec: CampaignSpec) -> OpDefinition:
     ) -> Iterator[DynamicOutput[None]]:
         """Prove that the campaign can be done and create it, or re-check the one there is."""
         # Runs of single partitions work side by side; the campaign's own job wants it for itself.
+        if spec.direct:
+            not_run_again(context)
         intent: Intent = "run" if context.job_name == campaign_job_name(spec) else "join"
         with shown_to_dagster():
             chosen = selected_chunks(context, spec)

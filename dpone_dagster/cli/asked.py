@@ -32,11 +32,11 @@ class Asked:
 
     @property
     def another_plan(self) -> str:
-        """What to do where a pinned campaign was prepared with another window than the flags say."""
+        """What to do where the campaign was prepared with another plan than the flags say, pinned or not."""
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in self.options.plan_changes)
         return (
-            f"Leave out {flags}: that makes another plan than the one that `backfill_id` pins; or name a new campaign "
-            "by --backfill-id."
+            f"Leave out {flags}: that makes another plan than the one that this campaign was prepared with; or name a "
+            "new campaign by --backfill-id."
         )
 
     def having(self, overrides: Mapping[str, str | int]) -> Asked:

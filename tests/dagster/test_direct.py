@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from dagster import AssetKey
+from dagster import AssetKey, DagsterInstance, DagsterRunStatus
+from dagster._core.events import RunFailureReason
+from dagster._core.execution.retries import auto_reexecution_should_retry_run
 from dagster._core.storage.tags import MAX_RETRIES_TAG
 
 from dpone_dagster.campaign.manifest import parse_manifest
@@ -34,6 +36,14 @@ def test_a_direct_manifest_becomes_one_asset_whose_runs_are_not_retried(tmp_path
     assert (job.name, job.run_tags[MAX_RETRIES_TAG]) == ("orders_campaign", "0")
 
 
+def tried_again(instance: DagsterInstance, run_id: str) -> bool:
+    """Whether Dagster would run it again, had its process died."""
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    dead = run.with_status(DagsterRunStatus.FAILURE)
+    return auto_reexecution_should_retry_run(instance, dead, RunFailureReason.RUN_EXCEPTION)
+
+
 @pytest.mark.slow
 def test_the_last_partition_publishes_whichever_run_it_is_in(project: Project) -> None:
     orders = project.orders
@@ -45,6 +55,7 @@ def test_the_last_partition_publishes_whichever_run_it_is_in(project: Project) -
         with project.run(ASSET_JOB, assets=["loaded_target"], tags=tags) as result:
             assert result.success, project.failures(result)
         assert status(orders.spec, orders.connector).phase == phase
+        assert not tried_again(project.instance, result.run_id)
     shown = project.last_materializations("loaded_target")
     assert sorted(key or "" for key in shown) == keys
     assert sum(facts["rows"] for facts in shown.values()) == 2_000

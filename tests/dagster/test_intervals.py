@@ -23,6 +23,7 @@ from dpone_dagster.definitions import build_defs
 from dpone_dagster.settings import load_spec
 from tests.dagster.manifests import manifest_of
 from tests.dagster.project import ASSET_JOB, RANGE_END, RANGE_START, Project, run_job
+from tests.dagster.test_direct import tried_again
 
 CHUNK = {"column": "placed_at", "from": "{{ data_interval_start }}", "to": "{{ data_interval_end }}", "step": "1d"}
 SPREAD = """
@@ -243,6 +244,7 @@ def test_a_re_execution_of_a_run_that_succeeded_loads_the_interval_again(project
     with project.run(ASSET_JOB, assets=["loaded_target"], tags=tags) as result:
         assert result.success, project.failures(result)
         last = result.run_id
+    assert not tried_again(project.instance, last)
     day = "WHERE (placed_at AT TIME ZONE 'Europe/Berlin')::date = '2024-03-31' AND note LIKE 'zz %'"
     for note in ("zz corrected", "zz once more"):  # the second is a re-execution of a re-execution
         orders.on_source(f"UPDATE public.orders SET note = '{note}'")
