@@ -189,9 +189,8 @@ def _change(made: MssqlChanges, columns: list[str], mark: DeleteMark | None) -> 
     made.upsert(into)
     made.replace(into)
     if mark is None:
-        merged = ChangeTarget(TABLE, contract, as_written=True)
-        made.upsert_staged(merged, made._rows)
-        made.count_arrived(merged, made._rows)
+        made.upsert_staged(into, made._rows)
+        made.count_arrived(into, made._rows)
     made._put_away()
 
 

@@ -90,14 +90,14 @@ class MssqlChanges:
             in_buckets=Digester.of(self._session, target).in_buckets(key, "t", buckets, wanted),
             present=_present(into),
             keys=keys.name,
-            match=_matches(keys, "k", key),
+            match=self._one_key(into, keys, "k"),
         )
         missing = self._session.value(
             filled(
                 load(_FILE)["missing_keys"],
                 keys=keys.name,
                 target=quoted_table(target),
-                in_target=_matches(keys, "k", key),
+                in_target=self._one_key(into, keys, "k"),
                 present=_present(into),
                 not_staged=self._not_staged(keys, key),
             ),
@@ -153,7 +153,7 @@ class MssqlChanges:
             return ChangeCounts(inserted=self._insert(into, self._rows) - gone, updated=gone)
 
     def _update(self, into: ChangeTarget, rows: Stage) -> int:
-        # Key columns too: a key that is equal by its collation may still be written differently.
+        # Key columns too: that of a marked row may be written differently.
         assignments = [f"{quoted(name)} = s.{quoted(rows.columns[name])}" for name in rows.columns]
         if into.mark is not None:
             assignments.append(f"{quoted(into.mark.column)} = NULL")
@@ -191,14 +191,14 @@ class MssqlChanges:
         )
         return int(self._session.value(query, seconds=UNBOUNDED))
 
-    def _one_key(self, into: ChangeTarget, rows: Stage) -> str:
-        """The target's row `t` and a stage's row `s` have one key."""
-        match = _matches(rows, "s", into.contract.key)
-        if not into.as_written:
-            return match
+    def _one_key(self, into: ChangeTarget, rows: Stage, alias: str = "s") -> str:
+        """The target's row `t` and a stage's row have one key, as `ChangeTarget` says."""
+        match = _matches(rows, alias, into.contract.key)
         alike = Digester.of(self._session, into.table).written_alike
-        exact = (alike(rows.columns[name], name, "s", "t") for name in into.contract.key)
-        return " AND ".join([match, *filter(None, exact)])
+        exact = " AND ".join(filter(None, (alike(rows.columns[name], name, alias, "t") for name in into.contract.key)))
+        if not exact:
+            return match
+        return f"{match} AND {exact}" if into.mark is None else f"{match} AND ({exact} OR NOT {_present(into)})"
 
     # ------------------------------------------------------------ stages
 

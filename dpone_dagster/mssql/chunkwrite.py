@@ -182,7 +182,7 @@ class ChunkWriter:
     def _merge(self, live: LiveSlice, write: ChunkWrite, stage: Stage | None) -> int:
         if stage is None:
             return 0
-        into = ChangeTarget(write.table, write.contract, as_written=True)
+        into = ChangeTarget(write.table, write.contract)
         self._changes.refuse_duplicates(stage, write.table, write.contract.key)
         try:
             self._changes.upsert_staged(into, stage)

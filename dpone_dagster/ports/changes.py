@@ -34,18 +34,19 @@ class ChangeCounts:
 class ChangeTarget:
     """Where changes go.
 
+    Keys are one if they are written the same: the target's collation may take two of the source for one, and a row
+    would be written over. Its unique index speaks up instead. A row that is marked as deleted gives its place to any
+    that the collation takes for it.
+
     Attributes:
         table: The live table.
         contract: Its loaded columns and its key.
         mark: The column that marks deleted rows; None where they are deleted. Marked rows count as not there.
-        as_written: Whether only keys that are written the same are one. Otherwise the target's collation decides, as is
-            right where one source row may have come to be written differently.
     """
 
     table: TableRef
     contract: ColumnContract
     mark: DeleteMark | None = None
-    as_written: bool = False
 
 
 class Changes(Protocol):

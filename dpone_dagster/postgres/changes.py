@@ -104,13 +104,13 @@ class PostgresChanges:
                 in_buckets=digests.in_buckets(_columns(key), buckets, wanted),
                 present=_present(into),
                 keys=_temporary(_KEYS),
-                match=_equal("t", "k", key),
+                match=_matches(into, "k"),
             )
             missing = self._execute(
                 "missing_keys",
                 keys=_temporary(_KEYS),
                 target=_table(into.table),
-                in_target=_equal("t", "k", key),
+                in_target=_matches(into, "k"),
                 present=_present(into),
                 not_staged=self._not_staged(key),
             )
@@ -163,7 +163,7 @@ class PostgresChanges:
             return ChangeCounts(inserted=self._insert(into) - gone, updated=gone)
 
     def _update(self, into: ChangeTarget) -> int:
-        # Key columns too: a key that is equal by its collation or scale may still be written differently.
+        # Key columns too: one that is equal by its scale, or a marked row's, may be written differently.
         assignments = [sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in _loaded(into)]
         if into.mark is not None:
             assignments.append(sql.SQL("{} = NULL").format(sql.Identifier(into.mark.column)))
@@ -309,17 +309,23 @@ def _list(names: Sequence[str], alias: LiteralString | None = None) -> sql.Compo
     return sql.SQL(", ").join(sql.Identifier(alias, name) if alias else sql.Identifier(name) for name in names)
 
 
-def _matches(into: ChangeTarget) -> sql.Composed:
-    """The target's row `t` and a staged row `s` have one key."""
+def _matches(into: ChangeTarget, alias: LiteralString = "s") -> sql.Composed:
+    """The target's row `t` and a staged row have one key, as `ChangeTarget` says."""
+    match = _equal("t", alias, into.contract.key)
     types = {column.target: column.target_type.partition("(")[0] for column in into.contract.columns}
-    collated = [name for name in into.contract.key if into.as_written and types[name] in _COLLATED]
     exact = [
-        sql.SQL(' AND {}::pg_catalog.text COLLATE pg_catalog."C" = {}::pg_catalog.text COLLATE pg_catalog."C"').format(
-            sql.Identifier("t", name), sql.Identifier("s", name)
+        sql.SQL('{}::pg_catalog.text COLLATE pg_catalog."C" = {}::pg_catalog.text COLLATE pg_catalog."C"').format(
+            sql.Identifier("t", name), sql.Identifier(alias, name)
         )
-        for name in collated
+        for name in into.contract.key
+        if types[name] in _COLLATED
     ]
-    return sql.Composed([_equal("t", "s", into.contract.key), *exact])
+    if not exact:
+        return match
+    alike = sql.SQL(" AND ").join(exact)
+    if into.mark is None:
+        return sql.SQL("{} AND {}").format(match, alike)
+    return sql.SQL("{} AND ({} OR NOT {})").format(match, alike, _present(into))
 
 
 def _equal(left: LiteralString, right: LiteralString, key: Sequence[str]) -> sql.Composed:

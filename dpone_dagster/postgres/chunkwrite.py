@@ -136,7 +136,7 @@ class _Writer:
 
     def _merge(self, live: LiveSlice, stream: RowStream) -> Written:
         changes = PostgresChanges(self._session)
-        into = ChangeTarget(self._write.table, self._write.contract, as_written=True)
+        into = ChangeTarget(self._write.table, self._write.contract)
         rows = changes.stage_rows(into, stream)
         digest = None
         if self._write.digested:

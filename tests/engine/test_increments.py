@@ -235,6 +235,36 @@ def test_values_that_are_not_unique_in_the_source_are_refused_for_good(orders: O
     assert (orders.target_rows(), orders.on_target(CHECKPOINT)) == (rows, checkpoint)
 
 
+@pytest.mark.parametrize("either", ["mssql"], indirect=True)
+def test_a_key_that_the_collation_takes_for_another_overwrites_no_row(either: Orders) -> None:
+    orders = either
+    orders.on_source("ALTER TABLE public.orders ALTER note TYPE varchar(40)")
+    orders.on_source("UPDATE public.orders SET note = 'Abc ' || id")
+    orders.on_source("ALTER TABLE public.orders ALTER note SET NOT NULL")
+    orders.on_target("DROP TABLE landing.orders")
+    orders.on_target(
+        "CREATE TABLE landing.orders (id uniqueidentifier NOT NULL, amount decimal(18,2) NULL, placed_at "
+        "datetimeoffset(6) NOT NULL, note nvarchar(40) NOT NULL, paid bit NOT NULL, detail nvarchar(max) NULL)"
+    )
+    orders.on_target("CREATE UNIQUE INDEX one_note ON landing.orders (note)")
+    strategy = orders.manifest["sink"]["strategy"]
+    strategy["unique_key"] = ["note"]
+    strategy["backfill"]["chunk"]["immutable"] = True
+    published(orders)
+    increment(orders, "first")
+    before = orders.target_rows()
+    ((key,),) = orders.on_source("SELECT note FROM public.orders ORDER BY note LIMIT 1")
+    columns = "gen_random_uuid(), amount, placed_at, upper(note), paid, detail"
+    orders.on_source(f"INSERT INTO public.orders SELECT {columns} FROM public.orders WHERE note = %s", key)
+    with pytest.raises(UniqueConflict):
+        increment(orders, "two keys")
+    assert orders.target_rows() == before
+
+    orders.on_source("DELETE FROM public.orders WHERE note = %s", key)
+    assert written(increment(orders, "one key, written anew")) == (1, 0, 1)
+    assert orders.target_rows() == orders.source_rows()
+
+
 # ---------------------------------------------------------------- what an increment costs and says
 
 
