@@ -23,7 +23,10 @@ def prove_no_campaign(target: Target, table: TableRef, *, but: CampaignSpec | No
     """
     others = [each for each in target.ledger.neighbours(table) if but is None or not _may_work_beside(but, each)]
     for other in target.fence.held(others):
-        raise CampaignActive(f"a campaign of {table} ({other.run_key[:12]}) is at work: {_holders(other, target)}")
+        raise CampaignActive(
+            f"campaign {_named(other)} of {table} is at work: {_holders(other, target)}",
+            next_step="Wait for it, or watch it by its own manifest: `dpone backfill status`.",
+        )
 
 
 def prove_one_state(target: Target, spec: CampaignSpec) -> None:
@@ -39,7 +42,7 @@ def prove_one_state(target: Target, spec: CampaignSpec) -> None:
     for other in target.ledger.neighbours(spec.target):
         if other.elsewhere is not None and other.phase != Phase.CANCELLED:
             raise StateElsewhere(
-                f"campaign {other.backfill_id or other.dataset} ({other.run_key[:12]}) of {spec.target} is "
+                f"campaign {_named(other)} of {spec.target} is "
                 f"{other.phase} in state schema {other.elsewhere}, and this one's is {spec.state.schema}"
             )
 
@@ -68,6 +71,10 @@ def _may_work_beside(spec: CampaignSpec, other: Neighbour) -> bool:
 
 def _is(spec: CampaignSpec, other: Neighbour) -> bool:
     return other.run_key == spec.run_key and other.elsewhere is None
+
+
+def _named(campaign: Neighbour) -> str:
+    return f"{campaign.backfill_id or campaign.dataset} ({campaign.run_key[:12]})"
 
 
 def _holders(campaign: Neighbour, target: Target) -> str:
