@@ -65,7 +65,7 @@ def test_lanes_of_a_cancelled_campaign_are_not_overlooked(either: Orders, monkey
             if point == "before_chunk_commit" and not told:
                 cancel(first.spec, first.connector, "wrong", "ada")
                 try:
-                    told.append(f"went on: {done(second, 'run-2')}")
+                    told.append(f"went on: {prepared(second, 'run-2')}")
                 except DponeError as error:
                     told.append(f"{error.code}: {error.message}")
             reach(point, index)
