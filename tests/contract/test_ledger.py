@@ -170,6 +170,7 @@ def test_a_target_knows_its_campaigns_that_are_not_finished(target: Parts) -> No
     assert target.ledger.neighbours(TARGET) == []
 
 
+@pytest.mark.servers_only
 def test_a_target_knows_its_campaigns_in_other_state_schemas(adapter: Adapter) -> None:
     start(adapter.target())
     ledger: Any = adapter.target().ledger
