@@ -105,7 +105,8 @@ def test_a_range_then_all_with_one_bad_chunk_then_what_is_missing(
     assert shown == dict.fromkeys(keys, "MATERIALIZED") | {keys[2]: "FAILED"}
     # What was loaded before is skipped by its receipt, and the bad chunk took no other with it.
     assert set(tries_of(project).values()) == {1}
-    assert daemon.automate() == []
+    if mode == "summary":  # only it is automated; a tick for another mode would carry it on, once it is whole
+        assert daemon.automate() == []
 
     mend(project, bad)
     missing = [key for key in keys if shown.get(key) != "MATERIALIZED"]
