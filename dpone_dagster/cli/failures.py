@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpone_dagster.campaign import errors
-from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.errors import DponeError, next_step_of
 
 
 @dataclass(frozen=True)
@@ -31,5 +30,4 @@ class Failure:
 
 def advice_of(code: str | None) -> str:
     """The next step of an error code."""
-    kinds = (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DponeError))
-    return next((kind.next_step for kind in kinds if kind.code == code), DponeError.next_step)
+    return next_step_of(code or "") or DponeError.next_step
