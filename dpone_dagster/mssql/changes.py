@@ -37,6 +37,7 @@ class MssqlChanges:
         self._session = session
         self._workbench: _Workbench | None = None
         self._rows: Stage | None = None
+        self._digester: Digester | None = None
 
     def stage_rows(self, into: ChangeTarget, stream: RowStream) -> int:
         """Load changed rows into a stage; returns how many were new to it.
@@ -87,7 +88,7 @@ class MssqlChanges:
             columns=", ".join(f"t.{quoted(name)}" for name in key),
             extra=_EXTRA,
             target=quoted_table(target),
-            in_buckets=Digester.of(self._session, target).in_buckets(key, "t", buckets, wanted),
+            in_buckets=self._digests(target).in_buckets(key, "t", buckets, wanted),
             present=_present(into),
             keys=keys.name,
             match=self._one_key(into, keys, "k"),
@@ -161,7 +162,7 @@ class MssqlChanges:
 
     def _differing(self, into: ChangeTarget, rows: Stage) -> dict[str, str]:
         """The target's rows `t` that the stage's rows `s` change."""
-        digester = Digester.of(self._session, into.table)
+        digester = self._digests(into.table)
         changed = filled(
             load(_FILE)["changed"],
             new=", ".join(digester.exact(rows.columns[name], name, "s") for name in rows.columns),
@@ -194,11 +195,21 @@ class MssqlChanges:
     def _one_key(self, into: ChangeTarget, rows: Stage, alias: str = "s") -> str:
         """The target's row `t` and a stage's row have one key, as `ChangeTarget` says."""
         match = _matches(rows, alias, into.contract.key)
-        alike = Digester.of(self._session, into.table).written_alike
+        alike = self._digests(into.table).written_alike
         exact = " AND ".join(filter(None, (alike(rows.columns[name], name, alias, "t") for name in into.contract.key)))
         if not exact:
             return match
         return f"{match} AND {exact}" if into.mark is None else f"{match} AND ({exact} OR NOT {_present(into)})"
+
+    def _digests(self, target: TableRef) -> Digester:
+        """The table's types, read once a transaction: they are asked for by each of its steps."""
+        if self._digester is None or self._digester.table != target:
+            self._digester = Digester.of(self._session, target)
+            self._session.after_transaction(self._forget_types)
+        return self._digester
+
+    def _forget_types(self) -> None:
+        self._digester = None
 
     # ------------------------------------------------------------ stages
 
