@@ -84,6 +84,13 @@ class ManifestInvalid(Refused):
     next_step = "Correct the manifest at the named paths; `dpone manifest schema` prints the JSON Schema."
 
 
+class UsageInvalid(Refused):
+    """The command line does not fit the command: an unknown flag or command, a missing or wrong value."""
+
+    code = "USAGE_INVALID"
+    next_step = "Correct the command line; `--help` after the command lists its flags."
+
+
 class IntervalInvalid(Refused):
     """A time of the run's interval, by flag or variable, is no time, or the interval ends before it starts."""
 

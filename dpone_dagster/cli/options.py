@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,22 @@ class Group(click.Group):
         context = super().make_context(info_name, args, parent, **extra)
         context.meta.setdefault(TYPED_WORDS, typed)
         return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does; who asks for JSON gets what is wrong with the command line as JSON too."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            if not _asks_for_json(ctx.meta[TYPED_WORDS]):
+                raise
+            from dpone_dagster.campaign.errors import UsageInvalid
+
+            answer_error("json", UsageInvalid(error.format_message()))
+
+
+def _asks_for_json(words: Sequence[str]) -> bool:
+    """Read by hand: click has no values where it could not parse."""
+    return "--format=json" in words or ("--format", "json") in itertools.pairwise(words)
 
 
 form = click.option(

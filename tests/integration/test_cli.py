@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dpone_dagster.engine.sessions import target_session
 from tests.engine.campaign import finish, load
 from tests.operators import Operator
 from tests.orders import Orders
@@ -205,9 +206,17 @@ def test_a_held_campaign_is_refused_with_3_and_its_holder(operator: Operator) ->
         assert second["error"]["code"] == "CAMPAIGN_ACTIVE"
         assert "lane" in second["error"]["message"]
         assert operator.json("status")["holders"]
+        preview = operator.json("release")
+        assert (preview["preview"], bool(preview["sessions"])) == (True, True)
         first.send_signal(signal.SIGINT)
         assert first.wait(PATIENCE_SECONDS) == 130
         first.communicate()
+    with target_session(orders.connector, "lane 0 run-9") as stopped:
+        assert stopped.fence.lock_campaign(orders.spec.run_key, "shared", 0)
+        done = operator.json("release", "--yes", "--approved-by", "ada")
+    assert (done["preview"], done["approved_by"], done["still_held_by"]) == (False, "ada", [])
+    assert ["lane 0 run-9" in session for session in done["sessions"]] == [True]
+    assert operator.json("release", exit_code=2)["error"]["code"] == "RELEASE_REFUSED"
 
 
 def _lose_the_server(operator: Operator) -> None:

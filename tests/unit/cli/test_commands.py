@@ -130,6 +130,34 @@ def test_an_error_as_json_goes_to_standard_output(manifest: Path) -> None:
     assert error["next_step"]
 
 
+@pytest.mark.parametrize("json_flag", [("--format", "json"), ("--format=json",)])
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("backfill", "plan", "MANIFEST", "--colour"), "--colour"),
+        (("backfill", "plan"), "MANIFEST"),
+        (("backfill", "plann", "MANIFEST"), "plann"),
+        (("backfill", "cancel", "MANIFEST", "--requested-by", "ada"), "--reason"),
+        (("backfill", "rollback", "MANIFEST", "--yes"), "--approved-by"),
+        (("backfill", "plan", "MANIFEST", "--kind", "hash"), "hash"),
+    ],
+)
+def test_a_wrong_command_line_is_told_as_json_to_who_asks_for_it(
+    manifest: Path, words: tuple[str, ...], named: str, json_flag: tuple[str, ...]
+) -> None:
+    typed = [str(manifest) if word == "MANIFEST" else word for word in words]
+    result = run(*typed, *json_flag)
+    assert (result.exit_code, result.stderr) == (2, "")
+    answer = json.loads(result.stdout)
+    assert answer["error"]["code"] == "USAGE_INVALID"
+    assert named in answer["error"]["message"]
+    if words[1] != "plann":
+        prove_answer(words[:2], answer)
+    as_text = run(*typed)
+    assert (as_text.exit_code, as_text.stdout) == (2, "")
+    assert named in as_text.stderr
+
+
 @pytest.mark.parametrize("command", [("run", "--execute"), ("resume",), ("status",), ("doctor",)])
 def test_a_missing_connection_is_refused_with_its_variable(
     manifest: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
