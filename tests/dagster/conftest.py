@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from multiprocessing.forkserver import _forkserver
@@ -14,6 +15,7 @@ import dpone_dagster
 from tests.dagster.daemon import running_daemon
 from tests.dagster.project import Project
 from tests.dagster.ui import Ui
+from tests.mssql_orders import make_either_orders
 from tests.orders import Orders
 
 SETTINGS = Path(dpone_dagster.__file__).parent / "dagster.yaml"
@@ -35,6 +37,25 @@ def project(
     orders: Orders, instance: DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Project]:
     """The orders campaign on that instance."""
+    with project_of(orders, instance, tmp_path, monkeypatch) as project:
+        yield project
+
+
+@pytest.fixture(params=["postgres", "mssql"])
+def either_project(
+    request: pytest.FixtureRequest, instance: DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Project]:
+    """The same, with each kind of target."""
+    orders = make_either_orders(request, rows=400, chunks=4)
+    with project_of(orders, instance, tmp_path, monkeypatch) as project:
+        yield project
+
+
+@contextlib.contextmanager
+def project_of(
+    orders: Orders, instance: DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Project]:
+    """A project of its own folder, whose lanes get the orders' environment."""
     folder = tmp_path / "campaigns"
     folder.mkdir()
     for name, value in orders.environment.items():
