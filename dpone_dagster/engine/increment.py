@@ -82,6 +82,7 @@ class IncrementResult:
 _ANEW = "Start a new campaign with a new `backfill_id`; its handoff is where increments start then."
 _UNDO = "Undo the change; or start a new campaign with a new `backfill_id`."
 _NAME_IT = "Name the live generation's handoff as `handoff_id`, if this manifest is of its source and target."
+_SWAP_FIRST = "Increments start from a campaign with `publication.mode: shadow_swap` and `xmin_execution`."
 _ASK_FOR_ONE = "Set `source.options.xmin_execution`, and start a new campaign with a new `backfill_id`."
 
 
@@ -275,6 +276,8 @@ def _apply_once(sides: Sides, steps: Steps, checkpoint: Checkpoint, sent: Callab
 
 
 def _gate(spec: RouteSpec, target: Target) -> _Gate:
+    if isinstance(spec, CampaignSpec) and spec.direct:
+        return _Gate("a direct campaign hands nothing over to increments", advice=_SWAP_FIRST)
     if spec.handoff_id is None:
         return _Gate("the manifest asks for no xmin handoff", advice=_ASK_FOR_ONE)
     if not target.ledger.provisioned():

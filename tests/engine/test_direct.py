@@ -20,6 +20,7 @@ from dpone_dagster.campaign.errors import (
     CancelRefused,
     CatalogRefused,
     ChunkFailed,
+    HandoffMissing,
     KeyInvalid,
     RightsMissing,
     RollbackRefused,
@@ -268,8 +269,11 @@ def test_a_cancel_while_it_is_completed_is_named(small: Orders, monkeypatch: pyt
     assert status(small.spec, small.connector).phase is Phase.CANCELLED
 
 
-def test_there_is_nothing_to_roll_back_and_no_backup_to_drop(small: Orders) -> None:
+def test_there_is_nothing_to_roll_back_and_no_backup_to_drop_and_no_increment_to_run(small: Orders) -> None:
     done(direct(small, "replace"))
+    with pytest.raises(HandoffMissing, match="hands nothing over") as refused:
+        run_increment(small.spec, small.connector, "inc-1")
+    assert "shadow_swap" in refused.value.advice
     with pytest.raises(RollbackRefused, match="no table from before"):
         preview_rollback(small.spec, small.connector)
     with pytest.raises(RollbackRefused, match="no table from before"):
