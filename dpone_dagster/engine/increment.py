@@ -276,10 +276,8 @@ def _apply_once(sides: Sides, steps: Steps, checkpoint: Checkpoint, sent: Callab
 
 
 def _gate(spec: RouteSpec, target: Target) -> _Gate:
-    if isinstance(spec, CampaignSpec) and spec.direct:
-        return _Gate("a direct campaign hands nothing over to increments", advice=_SWAP_FIRST)
     if spec.handoff_id is None:
-        return _Gate("the manifest asks for no xmin handoff", advice=_ASK_FOR_ONE)
+        return _no_handoff(spec)
     if not target.ledger.provisioned():
         return _Gate("no campaign was started yet", advice=_start(spec))
     head = target.publications.head(spec.target)
@@ -304,6 +302,12 @@ def _gate(spec: RouteSpec, target: Target) -> _Gate:
     if checkpoint.handoff_id != spec.handoff_id:
         return _Gate(f"the live generation belongs to handoff `{checkpoint.handoff_id}`", advice=_NAME_IT)
     return _Gate("", record, checkpoint)
+
+
+def _no_handoff(spec: RouteSpec) -> _Gate:
+    if isinstance(spec, CampaignSpec) and spec.direct:
+        return _Gate("a direct campaign hands nothing over to increments", advice=_SWAP_FIRST)
+    return _Gate("the manifest asks for no xmin handoff", advice=_ASK_FOR_ONE)
 
 
 def _start(spec: RouteSpec) -> str:
