@@ -216,16 +216,3 @@ def prove_handoff_pair(handoff_id: str, owner: tuple[str, str] | None, pair: tup
     if owner != pair:
         named = " → ".join(owner) if owner else "nobody"
         raise HandoffRefused(f"handoff_id `{handoff_id}` belongs to {named}")
-
-
-def in_window(xmin: int, stored_xid: int, xmax_xid: int) -> bool:
-    """Whether a row's 32-bit xmin lies in [stored, snapshot xmax), across the 32-bit wrap.
-
-    Without the upper bound, frozen rows with an old raw xmin would match by the half on a wrapped cluster.
-
-    Args:
-        xmin: The row's raw 32-bit xmin.
-        stored_xid: 64-bit watermark.
-        xmax_xid: 64-bit `pg_snapshot_xmax` of the reading snapshot.
-    """
-    return ((xmin - stored_xid) & LOW32) < xmax_xid - stored_xid
