@@ -6,13 +6,16 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpone_dagster.ports.channel import Channel
 
 from dpone_dagster import faultpoints
 from dpone_dagster.campaign.errors import LoginRefused, ServerUnreachable
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.campaign.statebackends import state_file
 from dpone_dagster.connections import Connections
-from dpone_dagster.ports.channel import Channel
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
 from dpone_dagster.settings import placed

@@ -16,6 +16,7 @@ import pytest
 
 from dpone_dagster.engine.sessions import target_session
 from tests.engine.campaign import finish, load
+from tests.imports import READING_A_MANIFEST, imported
 from tests.operators import Operator
 from tests.orders import Orders
 from tests.pages import HtmlPage
@@ -68,6 +69,8 @@ def test_a_campaign_from_the_first_plan_to_a_second_run(operator: Operator) -> N
     operation = {"operation_status": "succeeded", "selected_chunks": 8}
     assert operator.json("status")["backfill"] | operation == done["backfill"]
     assert json.loads(Path(done["evidence"]).read_text()) == done
+    packages, _ = imported(["backfill", "status", str(operator.manifest)], operator.environment)
+    assert packages == READING_A_MANIFEST | {"psycopg", "psycopg_binary"}
     seen = operator.json("doctor")
     assert (seen["findings"], seen["warnings"]) == ([], [])
     settings = operator.folder / ".dpone" / "dagster" / "dagster.yaml"

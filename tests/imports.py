@@ -1,0 +1,41 @@
+"""What a `dpone` command imports, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+READING_A_MANIFEST = frozenset(
+    {"click", "yaml", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+)
+_PROGRAM = """
+import sys
+from dpone_dagster.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+print(*sys.modules, file=sys.stderr)
+"""
+# Of the interpreter itself (the site, the virtual environment, the editable install), and of compiled modules.
+_NOBODYS = (
+    "__main__", "__editable__", "_distutils_hack", "_virtualenv", "sitecustomize", "usercustomize", "_sysconfigdata",
+    "cython_runtime", "_cython_",
+)  # fmt: skip
+
+
+def imported(words: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[set[str], set[str]]:
+    """The packages of others that the command has imported, and our own modules.
+
+    Args:
+        words: After `dpone`.
+        environment: Of its process; this one's if left out.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *words], capture_output=True, text=True, check=True, env=environment
+    )
+    modules = done.stderr.splitlines()[-1].split()
+    ours = {name for name in modules if name.partition(".")[0] == "dpone_dagster"}
+    packages = {name.partition(".")[0] for name in modules} - {"dpone_dagster"} - sys.stdlib_module_names
+    return {name for name in packages if not name.startswith(_NOBODYS)}, ours
