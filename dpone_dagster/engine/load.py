@@ -19,7 +19,7 @@ from dpone_dagster.campaign.errors import (
     OutcomeUnknown,
     ReceiptMismatch,
 )
-from dpone_dagster.campaign.ledger import LOADABLE, CampaignRecord, ChunkRecord, ChunkState, Claim, Phase, Worker
+from dpone_dagster.campaign.ledger import LOADABLE, ChunkRecord, ChunkState, Claim, Phase, Worker
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
@@ -125,11 +125,13 @@ def _claims(sessions: LaneSessions, selection: ChunkSelection, result: LaneResul
     waits = 0
     while True:
         sessions.heartbeat.check()
-        record, claim, left = _take(sessions, selection)
+        claim, left = _take(sessions, selection)
         if claim is not None:
             waits = 0
             yield sessions.spec.plan.chunk(claim.chunk_index), claim
             continue
+        # A claim proves by itself that the campaign takes it, so the campaign's row is read only where there is none.
+        record = existing_campaign(sessions.spec, sessions.target)
         if record.stop_reason is not None or record.phase not in LOADABLE:
             result.stopped = record.stop_reason or f"the campaign is {record.phase}"
             return
@@ -139,13 +141,10 @@ def _claims(sessions: LaneSessions, selection: ChunkSelection, result: LaneResul
         waits += 1
 
 
-def _take(sessions: LaneSessions, selection: ChunkSelection) -> tuple[CampaignRecord, Claim | None, list[ChunkRecord]]:
-    target, run_key = sessions.target, sessions.spec.run_key
-    record = existing_campaign(sessions.spec, target)
-    if record.stop_reason is not None or record.phase not in LOADABLE:
-        return record, None, []
-    seen = target.ledger.candidates(
-        run_key,
+def _take(sessions: LaneSessions, selection: ChunkSelection) -> tuple[Claim | None, list[ChunkRecord]]:
+    """The first candidate that can be claimed, and the candidates."""
+    seen = sessions.target.ledger.candidates(
+        sessions.spec.run_key,
         sessions.worker,
         selection,
         failed_only=sessions.spec.retry_policy == "failed_only",
@@ -154,8 +153,8 @@ def _take(sessions: LaneSessions, selection: ChunkSelection) -> tuple[CampaignRe
     for candidate in seen:
         claim = sessions.take(candidate)
         if claim is not None:
-            return record, claim, seen
-    return record, None, seen
+            return claim, seen
+    return None, seen
 
 
 def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObserver, result: LaneResult) -> None:

@@ -29,6 +29,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
 from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, neighbour, receipt_record
+from dpone_dagster.campaign.stateversion import STATE_VERSION
 from dpone_dagster.campaign.tallies import BLOCK_CHUNKS, block_of
 from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
 from dpone_dagster.mssql import provisioning
@@ -182,7 +183,7 @@ class MssqlLedger:
         return [chunk_record(read(row)) for row in found]
 
     def claim(self, run_key: str, seen: ChunkRecord, worker: Worker) -> Claim | None:
-        """CAS (state, epoch) as seen → running, epoch + 1, if the campaign's phase allows loading.
+        """CAS (state, epoch) as seen → running, epoch + 1, if campaign and version of the state allow it.
 
         The campaign's first claim, and the first after a pause, also moves it to `loading`.
         """
@@ -200,6 +201,7 @@ class MssqlLedger:
             str(seen.state),
             seen.epoch,
             *map(str, LOADABLE),
+            STATE_VERSION,
             run_key,
         )
         return Claim(run_key, seen.index, seen.epoch + 1, worker) if claimed == 1 else None

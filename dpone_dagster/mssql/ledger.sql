@@ -117,7 +117,8 @@ WHERE c.run_key = ? AND c.chunk_index = ? AND c.state = ? AND c.epoch = ? AND c.
   AND EXISTS (
       SELECT 1 FROM {schema}.__dpone__backfill_campaigns AS g WITH (READCOMMITTEDLOCK)
       WHERE g.run_key = c.run_key AND g.phase IN ({loadable}) AND g.cancel_reason IS NULL AND g.stop_reason IS NULL
-  );
+  )
+  AND EXISTS (SELECT 1 FROM {schema}.__dpone__schema_version WITH (READCOMMITTEDLOCK) WHERE version = ?);
 DECLARE @claimed int = @@ROWCOUNT;
 IF @claimed = 1
     UPDATE {schema}.__dpone__backfill_campaigns SET phase = N'loading', updated_at = SYSUTCDATETIME()

@@ -79,7 +79,8 @@ class Ledger(Protocol):
     def claim(self, run_key: str, seen: ChunkRecord, worker: Worker) -> Claim | None:
         """CAS (state, epoch) as seen → running, epoch + 1, if the campaign's phase allows loading.
 
-        The chunk's lock must be held by this session. None if somebody was faster or the campaign takes no claims.
+        The chunk's lock must be held by this session. None if somebody was faster, the campaign takes no claims, or a
+        newer program has upgraded the state since.
         """
         ...
 

@@ -30,6 +30,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt, DigestTotals, ReceiptTotals
 from dpone_dagster.campaign.selection import EVERY_CHUNK, ChunkSelection
 from dpone_dagster.campaign.staterows import campaign_record, campaign_row, chunk_record, neighbour, receipt_record
+from dpone_dagster.campaign.stateversion import STATE_VERSION
 from dpone_dagster.campaign.tallies import BLOCK_CHUNKS, TalliedRanges, block_of
 from dpone_dagster.campaign.vitals import Vitals, Watched, vitals_of
 from dpone_dagster.postgres import provisioning
@@ -151,7 +152,7 @@ class PostgresLedger:
         return [chunk_record(row) for row in found]
 
     def claim(self, run_key: str, seen: ChunkRecord, worker: Worker) -> Claim | None:
-        """CAS (state, epoch) as seen → running, epoch + 1, if the campaign's phase allows loading.
+        """CAS (state, epoch) as seen → running, epoch + 1, if campaign and version of the state allow it.
 
         The campaign's first claim, and the first after a pause, also moves it to `loading`.
         """
@@ -167,6 +168,7 @@ class PostgresLedger:
             pid=worker.pid,
             ttl=LEASE_TTL_SECONDS,
             loadable=[str(phase) for phase in LOADABLE],
+            version=STATE_VERSION,
         )
         return None if row is None else Claim(run_key, seen.index, row["epoch"], worker)
 

@@ -129,6 +129,7 @@ WITH claimed AS (
     WHERE c.run_key = %(run_key)s AND c.chunk_index = %(chunk_index)s AND c.state = %(state)s AND c.epoch = %(epoch)s
       AND c.state <> 'committed'
       AND g.run_key = c.run_key AND g.phase = ANY (%(loadable)s) AND g.cancel_reason IS NULL AND g.stop_reason IS NULL
+      AND (SELECT version FROM {schema}.__dpone__schema_version) = %(version)s
     RETURNING c.epoch
 ), started AS (
     UPDATE {schema}.__dpone__backfill_campaigns SET phase = 'loading', updated_at = clock_timestamp()

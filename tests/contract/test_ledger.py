@@ -83,6 +83,16 @@ def test_state_of_a_newer_program_is_refused(target: Parts, adapter: Adapter) ->
 
 
 @pytest.mark.servers_only
+def test_no_chunk_is_claimed_once_a_newer_program_has_upgraded_the_state(target: Parts, adapter: Adapter) -> None:
+    start(target)
+    assert claim(target, 0).epoch == 1
+    adapter.set_state_version(99)
+    assert target.fence.try_lock_chunk(RUN_KEY, 1)
+    assert target.ledger.claim(RUN_KEY, chunk(target, 1), worker()) is None
+    assert chunk(target, 1).state is ChunkState.PENDING
+
+
+@pytest.mark.servers_only
 def test_state_of_an_older_program_is_upgraded_and_keeps_its_rows(
     target: Parts, adapter: Adapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

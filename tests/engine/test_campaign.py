@@ -15,9 +15,11 @@ from dpone_dagster.campaign.errors import (
     IncrementRefused,
     PlanDrift,
     PublicationBlocked,
+    StateVersionNewer,
     ValidationBlocked,
 )
 from dpone_dagster.campaign.ledger import Phase, Worker
+from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.handoff import commit_handoff
@@ -154,6 +156,20 @@ def test_a_failed_chunk_of_a_mapped_run_stops_that_run_and_none_of_the_others(or
     second = load_chunks(4, 8, "run-2")
     assert (second.committed, second.failed, second.stopped) == (4, 0, None)
     assert status(orders.spec, orders.connector).progress.pending == 3
+
+
+def test_a_lane_of_an_older_release_claims_no_more_once_the_state_is_upgraded(orders: Orders) -> None:
+    class Upgraded(Seen):
+        def committed(self, chunk: Chunk, receipt: ChunkReceipt, seconds: float, *, replayed: bool) -> None:
+            super().committed(chunk, receipt, seconds, replayed=replayed)
+            orders.on_target("UPDATE system.__dpone__schema_version SET version = 99")
+
+    prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    seen = Upgraded()
+    with pytest.raises(StateVersionNewer, match="99"):
+        lane(orders, seen)
+    assert len(seen.done) == 1
+    assert orders.on_target("SELECT count(*) FROM system.__dpone__chunk_receipts") == [(1,)]
 
 
 def test_publishing_an_unvalidated_shadow_is_refused(orders: Orders) -> None:
