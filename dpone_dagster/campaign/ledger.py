@@ -289,6 +289,11 @@ class Claim:
     epoch: int
     worker: Worker
 
+    @property
+    def is_first(self) -> bool:
+        """Whether nobody had the chunk before, so that no try can have left anything."""
+        return self.epoch == 1
+
     def stop_reason(self, error: DponeError) -> str:
         """What the campaign's stop token says after this chunk failed."""
         return f"chunk {self.chunk_index} failed: {error.code}"

@@ -65,7 +65,8 @@ def load_chunk(sessions: LaneSessions, chunk: Chunk, claim: Claim) -> ChunkDone:
 def _attempt(sessions: LaneSessions, chunk: Chunk, claim: Claim, *, first: bool) -> ChunkDone:
     started = time.monotonic()
     reach("after_claim", chunk.index)
-    sessions.target.tables.drop_dead_stages(sessions.record.shadow, claim.run_key, chunk.index)
+    if not (first and claim.is_first):
+        sessions.target.tables.drop_dead_stages(sessions.record.shadow, claim.run_key, chunk.index)
     found = _probe(sessions, chunk, claim)
     receipt = found or _transfer(sessions, chunk, claim)
     sessions.finish(claim, receipt, time.monotonic() - started)

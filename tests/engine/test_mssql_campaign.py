@@ -122,9 +122,10 @@ def test_a_receipt_without_its_ledger_row_is_replayed_without_reading_the_source
 
 
 def dead_stage(orders: MssqlOrders, chunk_index: int) -> str:
-    """A stage as a try that died leaves it."""
+    """A stage as a try that died leaves it; its chunk was claimed for it."""
     name = f"{stage_prefix(orders.spec.run_key)}c{chunk_index}_e1_t0"
     orders.on_target(f"CREATE TABLE landing.[{name}] (c0 int)")
+    orders.on_target("UPDATE system.__dpone__backfill_chunks SET epoch = epoch + 1 WHERE chunk_index = ?", chunk_index)
     return name
 
 
