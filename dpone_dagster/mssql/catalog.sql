@@ -130,11 +130,10 @@ WHERE referenced_id = {id} AND referencing_id <> {id} AND is_schema_bound_refere
 
 -- name: loadable
 -- Everything that decides what an INSERT into the table does, in one round trip.
-SELECT /* dpone:loadable */ c.name, y.name AS type_name, c.max_length, c.precision, c.scale, c.collation_name,
+SELECT /* dpone:loadable */ c.name, TYPE_NAME(c.user_type_id) AS type_name, c.max_length, c.precision, c.scale, c.collation_name,
        c.is_nullable, c.is_identity, c.is_computed, marks.owner, marks.generation, writers.triggers, writers.checks,
        writers.defaults, writers.dropped_duplicates
 FROM {database}.sys.columns AS c
-LEFT JOIN {database}.sys.types AS y ON y.user_type_id = c.user_type_id
 CROSS JOIN (
     SELECT
         (SELECT CAST(value AS nvarchar(128)) FROM {database}.sys.extended_properties
