@@ -7,7 +7,7 @@ BIN := .venv/bin
 STAMP := .venv/.setup-done
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-mssql test matrix chaos certify lint ui stop clean lock
+.PHONY: help setup demo demo-mssql test matrix chaos certify bench lint ui stop clean lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ matrix: setup ## every fault point, killed, stopped and failed, on each target t
 
 certify: setup ## certify a route (SOURCE=, TARGET=: connection_refs), killed five times; writes .dpone/certify/report.json
 	@ROWS=$(ROWS) CHUNKS=$(CHUNKS) LANES=$(LANES) LARGE=$(LARGE) SOURCE=$(SOURCE) TARGET=$(TARGET) KEEP=$(KEEP) $(BIN)/python -m certify
+
+bench: setup ## contenders in turn on the same rows, into docs/benchmarks.md (CASES=, CONTENDERS=, REPEATS=, BUDGET= minutes)
+	@CASES='$(CASES)' CONTENDERS='$(CONTENDERS)' REPEATS=$(REPEATS) BUDGET=$(BUDGET) RESUME=$(RESUME) $(BIN)/python -m benchmarks
 
 lint: setup ## style, types and import direction only
 	@$(BIN)/ruff check .

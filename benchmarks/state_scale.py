@@ -18,7 +18,8 @@ from dpone_dagster.campaign.ledger import Claim
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.vitals import Watched
 from dpone_dagster.postgres.target import PostgresTarget
-from tests.contract.samples import RUN_KEY, TARGET, campaign, claim, plan, receipt, worker
+from tests.contract.conftest import RUN_KEY
+from tests.contract.samples import TARGET, campaign, claim, plan, receipt, worker
 
 _CALLS = 20
 _IN_HAND = 100

