@@ -25,11 +25,17 @@ from dpone_dagster.settings import load_spec
 from dpone_dagster.wiring import open_connector
 
 DPONE = str(Path(sys.executable).with_name("dpone"))
-_END_OF_STEP = (
+# Of the steps' keys in Dagster, and what they are called on the page.
+_BEFORE_LANES = (("_prepare", "prepare"),)
+_LANE = "_lane["
+_AFTER_LANES = (
+    ("_collect", "collect"),
     ("validated_shadow", "validation"),
     ("published_target", "publication"),
     ("xmin_handoff", "handoff"),
 )
+Span = tuple[float, float]
+Marks = list[tuple[str, float]]
 
 
 class Campaigns:
@@ -61,14 +67,15 @@ class Campaigns:
         usage = run_measured(command, self.environment, self._folder / "run.log")
         chunks = self._chunks(manifest)
         pids = {chunk.worker.pid for chunk in chunks if chunk.worker is not None}
-        phases = self._phases(usage, chunks)
+        moments = [_moments(chunk) for chunk in chunks]
+        run, steps = self._run_and_steps()
         measures = {
             **of_usage(usage, pids),
-            **of_chunks([_moments(chunk) for chunk in chunks]),
+            **of_chunks(moments),
             **_of_lanes(chunks),
-            "run_start_to_first_claim_seconds": phases["run start to first claim"],
+            "run_start_to_first_claim_seconds": min(moments)[0] - run[0],
         }
-        return measures, phases
+        return measures, phases_of((usage.began, usage.began + usage.seconds), run, steps, moments)
 
     def manifest(self, case: Case, contender: str) -> Path:
         """Write the manifest of a case; returns its file."""
@@ -93,21 +100,41 @@ class Campaigns:
         with target_session(connector, "bench") as target:
             return target.ledger.chunks(spec.run_key, EVERY_CHUNK)
 
-    def _phases(self, usage: Usage, chunks: Sequence[ChunkRecord]) -> dict[str, float]:
-        moments = [_moments(chunk) for chunk in chunks]
+    def _run_and_steps(self) -> tuple[Span, dict[str, Span]]:
+        """When the run began and ended, and each of its steps."""
         with DagsterInstance.from_config(str(self._home)) as instance:
             (record,) = instance.get_run_records(limit=1)
-            steps = {stat.step_key: stat.end_time for stat in instance.get_run_step_stats(record.dagster_run.run_id)}
-        marks: list[tuple[str, float | None]] = [
-            ("command to run start", record.start_time),
-            ("run start to first claim", min(began for began, _ in moments)),
-            ("first claim to last commit", max(ended for _, ended in moments)),
-            ("collect", _end_of(steps, "collect")),
-            *((label, _end_of(steps, name)) for name, label in _END_OF_STEP),
-            ("end of run", record.end_time),
-            ("exit", usage.began + usage.seconds),
-        ]
-        return _differences(usage.began, marks)
+            stats = instance.get_run_step_stats(record.dagster_run.run_id)
+        if record.start_time is None or record.end_time is None:
+            raise ValueError("Dagster's run has not ended")
+        steps = {s.step_key: (s.start_time, s.end_time) for s in stats if s.start_time and s.end_time}
+        return (record.start_time, record.end_time), steps
+
+
+def phases_of(command: Span, run: Span, steps: Mapping[str, Span], chunks: Sequence[Span]) -> dict[str, float]:
+    """Seconds from each mark of a campaign to the next; they add up to the command's.
+
+    Args:
+        command: Begin and end of the process.
+        run: Of Dagster's run.
+        steps: Of its steps, by key.
+        chunks: Claim and commit of each.
+    """
+    marks: Marks = [("command, until Dagster's run starts", run[0])]
+    for key, name in _BEFORE_LANES:
+        marks += _marks_of(steps, key, name)
+    lanes = [span for key, span in steps.items() if _LANE in key]
+    marks += [
+        ("lanes, their processes", min(began for began, _ in lanes)),
+        ("lanes, to the first claim", min(began for began, _ in chunks)),
+        ("first claim to last commit", max(ended for _, ended in chunks)),
+        ("lanes, to their end", max(ended for _, ended in lanes)),
+    ]
+    for key, name in _AFTER_LANES:
+        marks += _marks_of(steps, key, name)
+    marks += [("run, to its end", run[1]), ("command, to its exit", command[1])]
+    moments = [command[0], *(moment for _, moment in marks)]
+    return {name: moment - before for (name, moment), before in zip(marks, moments, strict=False)}
 
 
 def of_usage(usage: Usage, lanes: set[int]) -> dict[str, float]:
@@ -148,8 +175,9 @@ def _of_lanes(chunks: Sequence[ChunkRecord]) -> dict[str, float]:
     begun: dict[int, list[float]] = defaultdict(list)
     for began, lane in sorted((_moments(c)[0], c.worker.lane) for c in chunks if c.worker is not None):
         begun[lane].append(began)
-    between = gaps(begun)
-    return {"claim_to_claim_seconds": statistics.median(between)} if between else {}
+    first, between = [claims[0] for claims in begun.values()], gaps(begun)
+    measures = {"lanes_apart_seconds": max(first) - min(first)}
+    return {**measures, "claim_to_claim_seconds": statistics.median(between)} if between else measures
 
 
 def _moments(chunk: ChunkRecord) -> tuple[float, float]:
@@ -158,14 +186,6 @@ def _moments(chunk: ChunkRecord) -> tuple[float, float]:
     return chunk.started_at.timestamp(), chunk.finished_at.timestamp()
 
 
-def _end_of(steps: Mapping[str, float | None], name: str) -> float | None:
-    ends = [end for key, end in steps.items() if end is not None and name in key]
-    return max(ends, default=None)
-
-
-def _differences(began: float, marks: Sequence[tuple[str, float | None]]) -> dict[str, float]:
-    phases = {}
-    for name, moment in marks:
-        if moment is not None:
-            phases[name], began = moment - began, moment
-    return phases
+def _marks_of(steps: Mapping[str, Span], key: str, name: str) -> Marks:
+    found = next((span for step, span in steps.items() if step.endswith(key)), None)
+    return [] if found is None else [(f"{name}, its process", found[0]), (f"{name}, its work", found[1])]

@@ -123,7 +123,8 @@ _DEFAULT = (
     ("mssql-narrow-int-5m-1c-1l", "ours"),
     ("mssql-mb-int-300-1c-1l", "ours"),
 )
-# Everything that can be named is one of these, or is written out in full.
+# Patterns look through the default list, or with `grid:` before them through every combination of these.
+_GRID_PREFIX = "grid:"
 _GRID: tuple[
     tuple[Route, ...], tuple[Shape, ...], tuple[Key, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]
 ] = (
@@ -167,8 +168,9 @@ def chosen_entries(cases: str, contenders: str) -> list[Entry]:
 
 
 def _found(pattern: str) -> list[Entry]:
-    known = {entry.name: entry for entry in (*grid_entries(), *default_entries())}
-    found = [entry for name, entry in known.items() if fnmatchcase(name, pattern)]
+    everything = pattern.startswith(_GRID_PREFIX)
+    known = grid_entries() if everything else default_entries()
+    found = [entry for entry in known if fnmatchcase(entry.name, pattern.removeprefix(_GRID_PREFIX))]
     if not found:
         case = Case.parse(pattern)
         found = [Entry(case, contenders_of(case.route))]

@@ -108,23 +108,28 @@ def _case_row(results: Results, case: str, who: str) -> Sequence[str]:
 def _chunks(results: Results) -> Iterator[Sequence[str]]:
     for case in _case_names(results, CONTENDERS):
         for who in CONTENDERS:
-            names = ("chunk_median", "chunk_first_decile", "chunk_last_decile", "chunk_max", "claim_to_claim")
+            names = (
+                "chunk_median",
+                "chunk_first_decile",
+                "chunk_last_decile",
+                "chunk_max",
+                "claim_to_claim",
+                "lanes_apart",
+            )
             found = [spread(list(results.by_repeat(case, who, f"{name}_seconds").values())) for name in names]
             if found[0] is not None and who in (WIRE, OURS, MERGE):
                 yield f"`{case}`", f"`{who}`", *(_milliseconds(value) for value in found)
 
 
 def _phases(results: Results) -> Iterator[str]:
-    for who in (OURS, MERGE):
-        named = [run for run in results.runs if run.contender == who and run.phases]
-        columns = list(dict.fromkeys(name for run in named for name in run.phases))
-        rows = []
-        for case in dict.fromkeys(run.case for run in named):
-            of_case = [run.phases for run in named if run.case == case]
-            rows.append([f"`{case}`", *(_phase(of_case, name) for name in columns)])
-        if rows:
-            yield f"`{who}`, median seconds:"
-            yield _table(["case", *columns], rows)
+    named = [run for run in results.runs if run.phases]
+    for table in dict.fromkeys((run.contender, run.case.partition("-")[0]) for run in named):
+        who, route = table
+        mine = [run for run in named if run.contender == who and run.case.startswith(f"{route}-")]
+        runs = {case: [run.phases for run in mine if run.case == case] for case in dict.fromkeys(r.case for r in mine)}
+        names = dict.fromkeys(name for run in mine for name in run.phases)
+        columns = [f"`{who}` in `{route}-`", *(f"`{case.removeprefix(f'{route}-')}`" for case in runs)]
+        yield _table(columns, ([name, *(_phase(found, name) for found in runs.values())] for name in names))
 
 
 def _phase(runs: Sequence[Mapping[str, float]], name: str) -> str:

@@ -8,8 +8,9 @@ TITLE = """# Benchmarks
 made from its results by `python -m benchmarks.page`; nobody has edited a number."""
 
 REPEAT = """    make bench                                     # the cases below, five times: some hours on two cores
-    make bench CASES='pg-*-1m-*' CONTENDERS=wire,ours REPEATS=3 BUDGET=60
-    make bench CASES=pg-wide-uuid-5m-128c-4l       # any combination of the axes, by its name
+    make bench CASES='pg-*-1m-*' CONTENDERS=wire,ours REPEATS=3 BUDGET=60        # some of them, for an hour at most
+    make bench CASES=pg-wide-uuid-5m-128c-4l       # a case that is not among them, by its name
+    make bench CASES='grid:mssql-narrow-*'         # every combination of width, key, rows, chunks and lanes
 
 A bench that was interrupted, or whose `BUDGET` of minutes is spent, goes on where it stopped: no run is made again
 for the same commit, case, contender and repeat (`RESUME=0` begins anew). A SQL Server takes part where
@@ -61,10 +62,11 @@ CASE_COLUMNS = (
 
 CHUNKS = """Milliseconds from claim to commit, median of the repeats. Tenths are in order of claim, each by its median
 chunk. "Claim to claim" is from one claim of a lane to its next, with the event in Dagster and everything else around
-a chunk."""
-CHUNK_COLUMNS = ("case", "contender", "median", "first tenth", "last tenth", "longest", "claim to claim")
+a chunk; "lanes apart" is from the first lane's first claim to the last lane's."""
+CHUNK_COLUMNS = ("case", "contender", "median", "first tenth", "last tenth", "longest", "claim to claim", "lanes apart")
 
-PHASES = """Each column ends at its mark and begins at the one before; their sum is the end to end time."""
+PHASES = """Median seconds from each mark of a run to the next; they add up to the end to end time. A step of the run is
+a process of its own: "its process" is from the end of what was before until the step's own code begins."""
 
 COMMAND_COLUMNS = ("command", "median of 10 calls")
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from benchmarks import figures, results
 from benchmarks.bench import Asked, turns
+from benchmarks.campaigns import phases_of
 from benchmarks.cases import COMMANDS_CASE, Case, Entry, chosen_entries, default_entries, grid_entries, short
 from benchmarks.goals import Goal, judged
 from benchmarks.manifests import manifest
@@ -66,8 +67,9 @@ def test_what_is_no_case_is_refused(name: str) -> None:
         Case.parse(name)
 
 
-def test_a_pattern_chooses_from_the_grid_and_the_list_once() -> None:
-    found = chosen_entries("pg-narrow-int-1m-*-2l, pg-narrow-int-1m-16c-2l", "wire,o*")
+def test_a_pattern_chooses_from_the_list_and_with_a_prefix_from_the_grid() -> None:
+    assert chosen_entries("pg-*, mssql-*", "") == chosen_entries("", "")
+    found = chosen_entries("grid:pg-narrow-int-1m-*-2l, pg-narrow-int-1m-16c-2l", "wire,o*")
     assert [entry.name for entry in found] == [f"pg-narrow-int-1m-{n}c-2l" for n in (16, 128, 1024)]
     assert {entry.contenders for entry in found} == {("wire", "ours")}
 
@@ -156,6 +158,31 @@ def test_a_median_lies_between_its_ends(values: list[float]) -> None:
     assert found.low <= found.median <= found.high
 
 
+def test_the_phases_of_a_campaign_add_up_to_its_command() -> None:
+    lane = "bench__shadow.bench_lane"
+    steps = {
+        "bench__shadow.bench_prepare": (12.0, 13.0),
+        f"{lane}[1]": (15.5, 18.5),
+        f"{lane}[0]": (15.0, 19.0),
+        "bench__validated_shadow": (20.0, 22.0),
+    }
+    phases = phases_of((10.0, 25.0), (11.0, 24.0), steps, [(16.0, 17.0), (16.5, 18.0)])
+    assert phases == {
+        "command, until Dagster's run starts": 1.0,
+        "prepare, its process": 1.0,
+        "prepare, its work": 1.0,
+        "lanes, their processes": 2.0,
+        "lanes, to the first claim": 1.0,
+        "first claim to last commit": 2.0,
+        "lanes, to their end": 1.0,
+        "validation, its process": 1.0,
+        "validation, its work": 2.0,
+        "run, to its end": 2.0,
+        "command, to its exit": 1.0,
+    }
+    assert sum(phases.values()) == 15.0
+
+
 # ---------------------------------------------------------------- results and goals
 
 
@@ -222,6 +249,15 @@ def test_a_page_has_every_number_with_its_verdict_and_is_the_same_again() -> Non
     assert "fsync on" in page
     assert "0.1 at 2026-11-30 04:00:00Z" in page
     assert render(found) == page
+
+
+def test_a_page_shows_where_the_seconds_went() -> None:
+    ours = replace(run("ours", 1, 3, 2), phases={"prepare, its work": 1.0, "run, to its end": 2.0})
+    merge = replace(run("merge", 1, 5, 2), phases={"prepare, its work": 5.0})
+    page = render(of(ours, merge))
+    assert "| `ours` in `pg-` | `narrow-int-5m-16c-2l` |" in page
+    assert "| prepare, its work | 1.00 |\n| run, to its end | 2.00 |" in page
+    assert "| `merge` in `pg-` | `narrow-int-5m-16c-2l` |\n|---|---|\n| prepare, its work | 5.00 |" in page
 
 
 def test_a_page_of_nothing_says_so() -> None:
