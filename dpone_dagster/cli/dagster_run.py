@@ -35,7 +35,7 @@ from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign_definitions import build_manifest
 from dpone_dagster.cli.failures import Failure, advice_of
 from dpone_dagster.cli.terminal import output_to
-from dpone_dagster.jobs import executor_for, retry_job
+from dpone_dagster.jobs import executor_for, retry_job, start_fork_server
 from dpone_dagster.settings import dagster_home, load_route, project_root
 
 LOG_FOLDER = Path(".dpone/logs")
@@ -139,6 +139,7 @@ def prepare_home() -> Path:
 @contextlib.contextmanager
 def _instance() -> Iterator[DagsterInstance]:
     prepare_home()
+    start_fork_server(os.environ)
     with DagsterInstance.get() as instance:
         yield instance
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from copy import deepcopy
 from itertools import pairwise
 from pathlib import Path
@@ -177,6 +180,47 @@ def test_the_executor_can_be_pods(manifest: dict[str, Any]) -> None:
     assert executor_for([spec], {"DPONE_EXECUTOR": "k8s"}).name == "k8s"
     with pytest.raises(ManifestInvalid, match="DPONE_EXECUTOR"):
         executor_for([spec], {"DPONE_EXECUTOR": "kubernetes"})
+
+
+# What Dagster does from the fork of a step to its first line, in a process that has what the fork server has.
+STEP = """
+import importlib, json, os, sys
+manifest, *preloaded = sys.argv[1:]
+for name in preloaded:
+    importlib.import_module(name)
+before, threads = set(sys.modules), len(os.listdir("/proc/self/task"))
+from dagster import DagsterInstance
+from dpone_dagster.campaign.overrides import AS_WRITTEN
+from dpone_dagster.cli.dagster_run import build_job
+with DagsterInstance.get():
+    build_job(manifest, "orders_campaign", AS_WRITTEN.as_dict())
+left = {name.partition(".")[0] for name in sys.modules.keys() - before} - {name.partition(".")[0] for name in before}
+print(json.dumps([threads, sorted(left - sys.stdlib_module_names)]))
+"""
+
+
+def test_a_step_finds_everything_imported_by_a_fork_server_without_threads(
+    folder: Path, manifest: dict[str, Any], instance: DagsterInstance
+) -> None:
+    preloaded = configuration(executor_for([], {}))["start_method"]["forkserver"]["preload_modules"]
+    command = [sys.executable, "-c", STEP, str(write(folder, "orders", manifest)), *preloaded]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    threads, left = json.loads(done.stdout)
+    assert threads == 1  # a fork would copy what another thread holds
+    assert set(left) <= {"dotenv", "fsspec", "pathlib_abc", "upath"}
+
+
+def test_the_fork_server_starts_with_the_command_unless_steps_are_pods() -> None:
+    program = (
+        "import os, sys\n"
+        "from multiprocessing.forkserver import _forkserver\n"
+        "from dpone_dagster.jobs import start_fork_server\n"
+        "start_fork_server({'DPONE_EXECUTOR': 'k8s'})\n"
+        "assert _forkserver._forkserver_pid is None\n"
+        "start_fork_server({})\n"
+        "os.kill(_forkserver._forkserver_pid, 0)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def configuration(executor: Any) -> dict[str, Any]:
