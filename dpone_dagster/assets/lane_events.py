@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from dagster import AssetMaterialization, AssetObservation, MetadataValue, OpExecutionContext
 
@@ -44,9 +45,14 @@ class LaneEvents:
         self._target: Target | None = None
         self._card: dict[str, MetadataValue] = {}
         self._shown_at = -_QUIET_SECONDS
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dpone-events")
+        self._written: Future[None] | None = None
 
     def committed(self, chunk: Chunk, receipt: ChunkReceipt, seconds: float, *, replayed: bool) -> None:
-        """Show the chunk's partition as materialized, if this was its last chunk."""
+        """Show the chunk's partition as materialized, if this was its last chunk.
+
+        The event is written while the lane works on its next chunk: that takes Dagster longer than a small chunk takes.
+        """
         with _never_failing():
             key = self._partitions.key_of(chunk.index)
             if self._partitions.grouped:
@@ -62,7 +68,15 @@ class LaneEvents:
                 shown = {**facts, **self._card}
                 self._shown_at = time.monotonic()
                 event = AssetMaterialization(loaded_key(self._spec), partition=key, metadata=shown)
-                self._context.log_event(event)
+                self._wait_for_writer()
+                self._written = self._writer.submit(self._context.log_event, event)
+
+    def _wait_for_writer(self) -> None:
+        """No more than one event is ever behind, and its error is told once."""
+        written, self._written = self._written, None
+        if written is not None:
+            with _never_failing():
+                written.result()
 
     def failed(self, chunk: Chunk, error: DponeError) -> None:
         """Log what stopped the chunk; the step fails with it when the lane is through."""
@@ -91,7 +105,12 @@ class LaneEvents:
         return int(self._context.get_mapping_key() or 0) == 0
 
     def close(self) -> None:
-        """Close the connection of grouped partitions."""
+        """Wait for the last event, and close the connection of grouped partitions."""
+        self._wait_for_writer()
+        self._writer.shutdown()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._target is not None:
             self._target.close()
         self._target = None
@@ -101,7 +120,7 @@ class LaneEvents:
         try:
             return self._counted(key)
         except DponeError:
-            self.close()  # the next group gets a new connection
+            self._disconnect()  # the next group gets a new connection
             raise
 
     def _counted(self, key: str) -> Metadata | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from typing import Any
@@ -100,6 +101,7 @@ def test_the_card_is_shown_with_each_chunk_and_alone_where_none_is_committed(mon
     assert len(context.cards) == 1  # not again within the minute
     assert context.cards[0].partition is None
     events.committed(SPEC.plan.chunk(3), RECEIPT, 0.5, replayed=False)
+    assert within(PATIENCE_SECONDS, lambda: any(isinstance(event, AssetMaterialization) for event in context.events))
     (event,) = (event for event in context.events if isinstance(event, AssetMaterialization))
     assert event.metadata["rows"].value == 250
     assert event.metadata["campaign"] == context.cards[0].metadata["campaign"]
@@ -125,6 +127,25 @@ def test_the_card_is_shown_with_each_chunk_and_alone_where_none_is_committed(mon
     other: Any = Context(lane=1)
     LaneEvents(other, SPEC, connector=None).progress(CARD)  # type: ignore[arg-type]
     assert other.cards == []
+
+
+def test_an_event_is_written_while_the_next_chunk_is_worked_on_and_no_more_than_one_is_behind() -> None:
+    writing = threading.Event()
+
+    class Slow(Context):
+        def log_event(self, event: AssetMaterialization | AssetObservation) -> None:
+            writing.wait(PATIENCE_SECONDS)
+            super().log_event(event)
+
+    context: Any = Slow()
+    events = LaneEvents(context, SPEC, connector=None)  # type: ignore[arg-type]
+    events.committed(SPEC.plan.chunk(3), RECEIPT, 0.5, replayed=False)
+    assert context.events == []
+    writing.set()
+    events.committed(SPEC.plan.chunk(4), RECEIPT, 0.5, replayed=False)
+    assert context.events
+    events.close()
+    assert [event.partition[:5] for event in context.events] == ["c0003", "c0004"]
 
 
 def test_a_failing_event_log_does_not_fail_the_lane() -> None:
@@ -169,9 +190,13 @@ def test_a_group_is_shown_again_after_its_connection_was_lost(orders: Orders) ->
     context: Any = Context()
     events = LaneEvents(context, orders.spec, orders.connector)
     mine = "pg_stat_activity WHERE application_name = 'dpone orders events' AND datname = current_database()"
+
+    def shown(number: int) -> bool:
+        return within(PATIENCE_SECONDS, lambda: len(context.events) == number)
+
     for place in range(3):
         events.committed(orders.spec.plan.chunk(7), RECEIPT, 0.5, replayed=False)
-        assert len(context.events) == (1, 1, 2)[place]
+        assert shown((1, 1, 2)[place])
         if place == 0:
             orders.on_target(f"SELECT pg_terminate_backend(pid, 10000) FROM {mine}")
     events.close()
