@@ -144,13 +144,16 @@ def of_usage(usage: Usage, lanes: set[int]) -> dict[str, float]:
         usage: Of the command.
         lanes: Process ids of what moved the rows.
     """
-    peaks = [bytes_ for pid, bytes_ in usage.peak_bytes.items() if pid in lanes]
     measures = {
         "seconds": usage.seconds,
-        "client_cpu_seconds": usage.cpu_seconds,
+        "client_cpu_seconds": sum(usage.cpu_seconds.values()),
         "peak_total_bytes": float(usage.peak_total_bytes),
     }
-    return {**measures, "lane_peak_bytes": float(max(peaks))} if peaks else measures
+    seen = lanes & usage.peak_bytes.keys()
+    if seen:
+        measures["lane_peak_bytes"] = float(max(usage.peak_bytes[pid] for pid in seen))
+        measures["lanes_cpu_seconds"] = sum(usage.cpu_seconds[pid] for pid in seen)
+    return measures
 
 
 def of_chunks(moments: Sequence[tuple[float, float]]) -> dict[str, float]:

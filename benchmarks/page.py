@@ -99,6 +99,7 @@ def _case_row(results: Results, case: str, who: str) -> Sequence[str]:
         f"{against.median:.2f}" if against else "",
         _value(of("with_index_seconds"), " s"),
         _value(of("client_cpu_seconds"), " s"),
+        _value(of("lanes_cpu_seconds"), " s"),
         _number(of("lane_peak_bytes"), 1e-6),
         _number(of("peak_total_bytes"), 1e-6),
         _number(of("log_bytes"), 1e-6),

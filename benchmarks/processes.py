@@ -26,14 +26,14 @@ class Usage:
     Attributes:
         began: Wall clock at its start, in seconds since 1970.
         seconds: From its start to its end.
-        cpu_seconds: Of all its processes, as seen last; servers are not among them.
+        cpu_seconds: Processor time of each process, as seen last; servers are not among them.
         peak_bytes: Highest resident memory of each process.
         peak_total_bytes: Highest sum at one moment, shared pages counted once.
     """
 
     began: float
     seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    cpu_seconds: dict[int, float] = field(default_factory=dict)
     peak_bytes: dict[int, int] = field(default_factory=dict)
     peak_total_bytes: int = 0
 
@@ -69,7 +69,7 @@ def run_measured(command: Sequence[str], environment: Mapping[str, str], log: Pa
             _end(process)
     if code:
         raise RunFailed(f"{' '.join(command)} ended with {code}:\n{_last_lines(log)}")
-    return Usage(began, seconds, sum(sampler.cpu.values()), dict(sampler.peaks), sampler.peak_total)
+    return Usage(began, seconds, dict(sampler.cpu), dict(sampler.peaks), sampler.peak_total)
 
 
 class _Sampler(threading.Thread):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -41,7 +42,11 @@ def main(file: Path) -> None:
     began = time.perf_counter()
     do("ALTER TABLE landing.wire ADD PRIMARY KEY (id); ANALYZE landing.wire")
     index_seconds = time.perf_counter() - began
-    file.with_suffix(".out.json").write_text(json.dumps({"chunks": times, "index_seconds": index_seconds}))
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu_seconds = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    file.with_suffix(".out.json").write_text(
+        json.dumps({"chunks": times, "index_seconds": index_seconds, "cpu_seconds": cpu_seconds})
+    )
 
 
 if __name__ == "__main__":

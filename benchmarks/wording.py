@@ -42,8 +42,8 @@ CONTENDERS = """* `ours`: `dpone backfill run MANIFEST --execute`, a `shadow_swa
 "End to end" is from the start of the command's process to its exit. "Load" is from the first claim to the last commit
 as the ledger has them; of the others from their first read to the end of their last write. Bytes are the source
 table's. "Client CPU" and memory are of the command's processes, servers not among them, looked at five times a
-second. Memory of "a lane" is the largest process that moves rows; "all" counts shared pages once. "Log" is the WAL of
-the whole PostgreSQL server."""
+second. "Lanes" are the processes that move rows, and memory of "a lane" is the largest one's; "all" counts shared
+pages once. "Log" is the WAL of the whole PostgreSQL server."""
 CASE_COLUMNS = (
     "contender",
     "runs",
@@ -55,6 +55,7 @@ CASE_COLUMNS = (
     "speed end to end, ours = 1",
     "with index",
     "client CPU",
+    "lanes' CPU",
     "a lane, MB",
     "all, MB",
     "log, MB",
@@ -65,8 +66,8 @@ chunk. "Claim to claim" is from one claim of a lane to its next, with the event 
 a chunk; "lanes apart" is from the first lane's first claim to the last lane's."""
 CHUNK_COLUMNS = ("case", "contender", "median", "first tenth", "last tenth", "longest", "claim to claim", "lanes apart")
 
-PHASES = """Median seconds from each mark of a run to the next; they add up to the end to end time. A step of the run is
-a process of its own: "its process" is from the end of what was before until the step's own code begins."""
+PHASES = """Median seconds from each mark of a run to the next; they add up to the end to end time. A step of the run
+is a process of its own: "its process" is from the end of what was before until the step's own code begins."""
 
 COMMAND_COLUMNS = ("command", "median of 10 calls")
 
