@@ -22,10 +22,10 @@ from dpone_dagster.settings import placed
 
 
 class _CampaignConnector:
-    """PostgreSQL source, and the sink's server as target. Drivers load with the first connection."""
+    """The source's server and the sink's. Drivers load with the first connection."""
 
     def __init__(self, spec: RouteSpec, connections: Connections) -> None:
-        self._source_url = connections.url(spec.source_ref, "postgres")
+        self._source_url = connections.url(spec.source_ref, spec.source_type)
         self._target_url = connections.url(spec.sink_ref, spec.sink_type)
         self._state_url = connections.url(spec.state.connection_ref, spec.sink_type)
         self._sink_type = spec.sink_type
@@ -36,10 +36,15 @@ class _CampaignConnector:
 
     def source(self, purpose: str) -> Source:
         """A new source connection."""
-        from dpone_dagster.postgres.source import PostgresSource
-
+        name = f"{self._name} {purpose}"
         with _named(self._spec.source_ref):
-            return PostgresSource(self._source_url.reveal(), f"{self._name} {purpose}")
+            if self._spec.source_type == "mssql":
+                from dpone_dagster.mssql.source import MssqlSource
+
+                return MssqlSource(self._source_url.reveal(), name)
+            from dpone_dagster.postgres.source import PostgresSource
+
+            return PostgresSource(self._source_url.reveal(), name)
 
     def target(self, purpose: str) -> Target:
         """A new target connection."""

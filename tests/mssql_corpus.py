@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 from unittest import mock
 
 from dpone_dagster import mssql
-from dpone_dagster.campaign.chunkbounds import MSSQL_CHUNK_BOUNDS
-from dpone_dagster.campaign.contract import Column, ColumnBinding, ColumnContract, ColumnType
+from dpone_dagster.campaign.chunkbounds import MSSQL_CHUNK_BOUNDS, MSSQL_SOURCE_BOUNDS
+from dpone_dagster.campaign.contract import Column, ColumnBinding, ColumnContract, ColumnType, Guard, OnBadValue
 from dpone_dagster.campaign.deletion import DeleteMark
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.names import TableRef
@@ -31,6 +31,7 @@ from dpone_dagster.mssql.digests import Digester, known_texts_query
 from dpone_dagster.mssql.facts import Catalog, IndexFacts, StatisticsFacts
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import literal
+from dpone_dagster.mssql.rowread import RowRead
 from dpone_dagster.ports.changes import ChangeTarget
 from dpone_dagster.ports.source import Wire
 
@@ -64,6 +65,7 @@ _PARTS = {
     "more": "[landing].[stage]",
     "keys": "[landing].[stage]",
     "extra": "[#dpone_extra_keys]",
+    "named": "N'[landing].[orders]'",
     "label": "7777 chunk=1 epoch=1",
     "rename_there": ddl.rename_table(TABLE, "x"),
     "rename_back": ddl.rename_table(TABLE, "y"),
@@ -87,6 +89,7 @@ ELSEWHERE = {
     ("digests.sql", "known_text"),
     ("catalog.sql", "dependents"),
     ("schema.sql", "create_schema"),
+    *(("source.sql", name) for name in ("rows", "refused", "has_rows", "count_outside")),
 }
 KINDS = {
     "id": "uniqueidentifier",
@@ -113,6 +116,7 @@ def statements() -> Iterator[str]:
     yield from _of_digests()
     yield from _of_changes()
     yield from _of_slices()
+    yield from _of_source()
     yield from _of_ddl()
     yield from _of_catalog()
     yield "SELECT /* dpone:spid */ CAST(@@SPID AS int)"
@@ -164,6 +168,52 @@ def _of_slices() -> Iterator[str]:
         for name, chunk in itertools.product(types, _CHUNKS[kind]):
             column = Column("a]b", ColumnType(name, (18, 0) if name in ("decimal", "numeric") else ()), False)
             yield filled(text, in_slice=in_chunk([column], "a]b", chunk), **parts)
+
+
+# One a check, and one a cast, of a source column of the name's own type.
+_BOUND = [
+    ("n", "bigint", "int", Guard("range", "range", (-5, 5))),
+    ("amount", "decimal(18,2)", "decimal(9,0)", Guard("range", "digits", (9,))),
+    ("amount", "decimal(18,2)", "decimal(9,0)", Guard("precision", "scale", (0,))),
+    ("made", "datetime2(7)", "datetime2(6)", Guard("precision", "nanoseconds", (1000,))),
+    ("seen", "datetimeoffset(7)", "datetimeoffset(6)", Guard("offset", "offset")),
+    ("note]x", "nvarchar(max)", None, Guard("length", "utf16", (9,))),
+    ("note]x", "nvarchar(max)", "nvarchar(max)", Guard("length", "utf8", (9,))),
+    ("note]x", "nvarchar(max)", None, Guard("codepage", "ascii")),
+    ("note]x", "nvarchar(max)", None, Guard("surrogate", "surrogate")),
+    ("note]x", "nvarchar(max)", None, Guard("nul", "nul")),
+    ("data", "varbinary(9)", None, Guard("length", "octets", (0, 5))),
+    *(("id", kind, "text", None) for kind in ("uniqueidentifier", "money", "date", "datetime2(7)", "int")),
+    *((name, kind, None, None) for name, kind in KINDS.items()),
+]
+
+
+def _of_source() -> Iterator[str]:
+    bindings = [
+        ColumnBinding(name, "c", kind, target, cast, (guard,) if guard else (), policy)
+        for name, kind, cast, guard in _BOUND
+        for target in ("any", "char(3)")
+        for policy in get_args(OnBadValue)
+    ]
+    several = [binding for binding in bindings if binding.guards][::3]
+    for utf8, columns in itertools.product((True, False), [*([b, b] for b in bindings), several]):
+        yield from _of_read(columns, "[a] >= CAST(N'1' AS bigint)", utf8=utf8)
+    guarded = [binding for binding in bindings if binding.guards][:1]
+    for kind, types in MSSQL_SOURCE_BOUNDS.items():
+        for name, chunk in itertools.product(types, _CHUNKS[kind]):
+            column = Column("a]b", ColumnType(name, (18, 0) if name in ("decimal", "numeric") else ()), False)
+            rows = in_chunk([column], "a]b", chunk)
+            yield from _of_read(guarded, rows, utf8=True)
+            for statement in ("has_rows", "count_outside"):
+                yield filled(load("source.sql")[statement], table=_PARTS["table"], column="[a]", rows=rows)
+
+
+def _of_read(columns: Sequence[ColumnBinding], rows: str, *, utf8: bool) -> Iterator[str]:
+    contract = ColumnContract(tuple(columns), ("c",))
+    read = RowRead(TABLE, contract, rows, Digester(TABLE, KINDS, utf8), "00ff", "7 chunk=1")
+    yield read.statement()
+    yield read.digest_statement()
+    yield from map(read.refused_statement, range(len(read.projection.refusals)))
 
 
 _CHUNKS: Mapping[ChunkKind, Sequence[Chunk]] = {

@@ -103,6 +103,12 @@ def make_mssql_orders(
         orders = MssqlOrders(source_url, target, manifest)
     else:
         orders = MssqlOrders(source_url, target.url, manifest, target)
+    make_mssql_target(orders)
+    return orders
+
+
+def make_mssql_target(orders: MssqlOrders) -> None:
+    """A live table that holds an older generation of three rows."""
     with orders.harness() as session:
         session.execute("EXEC (N'CREATE SCHEMA landing')")
         session.execute(f"CREATE TABLE landing.orders ({TARGET_COLUMNS})", seconds=30)
@@ -112,7 +118,6 @@ def make_mssql_orders(
             session.execute(
                 "INSERT INTO landing.orders VALUES (NEWID(), ?, '2020-01-01 00:00:00 +00:00', N'old', 1, NULL)", number
             )
-    return orders
 
 
 def make_either_orders(request: pytest.FixtureRequest, **sizes: int) -> Orders:

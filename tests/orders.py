@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import yaml
@@ -37,6 +37,12 @@ ROWS = """
     FROM generate_series(1, %(rows)s) n
 """
 
+_SPREAD = """
+    UPDATE public.orders
+    SET placed_at = timestamptz '2024-03-29 00:00:00+00'
+                  + mod(('x' || left(md5(id::text), 4))::bit(16)::int, 96) * interval '1 hour'
+"""
+
 
 @dataclass
 class Orders:
@@ -45,6 +51,9 @@ class Orders:
     source_url: str
     target_url: str
     manifest: dict[str, Any]
+
+    chunks: ClassVar[dict[str, Any]] = {"column": "id", "kind": "uuid", "buckets": 4}
+    one_chunk: ClassVar[dict[str, Any]] = {**chunks, "buckets": 1}
 
     @property
     def spec(self) -> CampaignSpec:
@@ -83,6 +92,18 @@ class Orders:
     def target_counters(self, query: str) -> list[tuple[Any, ...]]:
         """The same on the target."""
         return _counters(self.target_url, query)
+
+    def spread(self) -> None:
+        """Spread the source's rows over March 29 to April 1, the first instants of each day among them."""
+        self.on_source(_SPREAD)
+
+    def add_orders(self, count: int, day: str) -> None:
+        """Add new rows of one day to the source."""
+        self.on_source(
+            "INSERT INTO public.orders SELECT gen_random_uuid(), 1, %s, 'new', true FROM generate_series(1, %s)",
+            day,
+            count,
+        )
 
     def source_rows(self) -> list[tuple[Any, ...]]:
         return self.on_source("SELECT * FROM public.orders ORDER BY id")

@@ -20,7 +20,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpone_dagster import mssql
-from dpone_dagster.mssql import session
+from dpone_dagster.mssql import session, snapshot
 from tests import mssql_corpus
 
 _TAG = re.compile(r"/\* dpone:(\w+)")
@@ -62,6 +62,7 @@ NOT_UNDERSTOOD: Mapping[str, Rewriting] = {
     "build_statistics": _statistics,  # CREATE STATISTICS
     "drop_statistics": lambda text: [text.replace("DROP STATISTICS", "DROP TABLE")],  # the same kind of name
     "seal_columnstore": _reorganize,  # ALTER INDEX
+    "begin_snapshot": lambda text: [text.replace("SNAPSHOT", "READ COMMITTED")],  # that level
     "create_state_schema": _executed,  # EXEC of a text
 }
 
@@ -161,7 +162,14 @@ def recording() -> Iterator[Recorder]:
         recorder.take(statement)
         return real_counted(self, statement, sizes, values)
 
+    real_read = snapshot.SnapshotConnection._executed
+
+    def read(self: snapshot.SnapshotConnection, statement: str) -> Any:
+        recorder.take(statement)
+        return real_read(self, statement)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshot.SnapshotConnection, "_executed", read)
         patch.setattr(session, "_execute", execute)
         patch.setattr(session.Session, "changed_by", changed_by)
         yield recorder

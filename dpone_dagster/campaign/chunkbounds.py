@@ -18,16 +18,23 @@ CHUNK_BOUNDS: Bounds = {
 }
 _DECIMALS = frozenset({"numeric", "decimal"})
 
-# SQL Server's own order of uniqueidentifiers is not the source's: the bounds are their text, which no index serves.
+_INSTANTS = {
+    **dict.fromkeys(("datetime2", "datetime", "smalldatetime"), "datetime2"),
+    "datetimeoffset": "datetimeoffset",
+}
+
+# SQL Server's own order of uniqueidentifiers is not PostgreSQL's: the bounds are their text, which no index serves.
 MSSQL_CHUNK_BOUNDS: Bounds = {
     "uuid": {"uniqueidentifier": "char(36)", "char": "char(36)", "nchar": "char(36)"},
     "integer": {
         **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "bigint"),
         **dict.fromkeys(("decimal", "numeric"), "decimal(38)"),
     },
-    "date": {"date": "date", "datetime2": "datetime2", "datetimeoffset": "datetimeoffset"},
-    "timestamp": {"date": "datetime2", "datetime2": "datetime2", "datetimeoffset": "datetimeoffset"},
+    "date": {"date": "date", **_INSTANTS},
+    "timestamp": {"date": "datetime2", **_INSTANTS},
 }
+# As a source it is not read in the order of a text: every chunk would scan the table.
+MSSQL_SOURCE_BOUNDS: Bounds = {**MSSQL_CHUNK_BOUNDS, "uuid": {}}
 
 
 def chunk_bound_type(kind: ChunkKind, column: ColumnType, bounds: Bounds = CHUNK_BOUNDS) -> str | None:

@@ -285,7 +285,7 @@ class PlanDrift(Refused):
 
 
 class SourceUnsuitable(Refused):
-    """The source object cannot be read by xmin (a view, a foreign table), or is not what the manifest says."""
+    """The source cannot be read as the manifest asks: no xmin, no snapshot, rows that are hidden from the login."""
 
     code = "SOURCE_UNSUITABLE"
     next_step = "Name an ordinary or partitioned table."

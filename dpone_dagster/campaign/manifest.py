@@ -80,7 +80,7 @@ class SourceOptionsBlock(Block):
 class SourceBlock(Connected):
     """Where rows come from."""
 
-    type: Literal["postgres"]
+    type: Literal["postgres", "mssql"] = Field(description="`mssql` goes with publication mode `direct` alone.")
     table: TableBlock
     columns: Annotated[list[Name], Field(min_length=1)] | None = Field(
         default=None, description="Columns to load; all of the target's if left out."
@@ -251,6 +251,7 @@ class Manifest(Block):
         return CampaignSpec(
             dataset=self.dataset,
             backfill_id=backfill.backfill_id,
+            source_type=self.source.type,
             source_ref=self.source.connection_ref,
             source=self.source.table.ref,
             source_columns=tuple(self.source.columns) if self.source.columns else None,

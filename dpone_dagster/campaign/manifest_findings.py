@@ -18,7 +18,7 @@ _IDENTITY = "write letters, digits, `_`, `-`, `+`, `.` or `:`, such as orders_v1
 
 # What to write, by path. Where nothing stands here, the allowed values or the key itself are said.
 _ADVICE: Mapping[str, str] = {
-    "source.type": "write `type: postgres`, the only source in this version",
+    "source.type": "write `type: postgres`; or `type: mssql`, for publication mode `direct`",
     "sink.type": "write `type: postgres` or `type: mssql`",
     "sink.strategy.mode": "write `mode: backfill`, with increments under `dagster.incremental`; or `incremental_merge`",
     "sink.strategy.unique_key": "name the not-null columns that identify a row, such as `unique_key: [id]`",

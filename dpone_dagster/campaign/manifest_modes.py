@@ -26,13 +26,29 @@ def mode_findings(data: Mapping[Any, Any]) -> Iterator[Finding]:
     if at(data, "sink.strategy.mode") != "backfill":
         return
     mode = at(data, _MODE) or "direct"
+    if at(data, "source.type") == "mssql":
+        yield from _from_mssql(data, mode)
     if mode == "shadow_swap":
         yield from _shadow_swap(data)
     elif mode == "direct":
         yield from _direct(data)
 
 
+def _from_mssql(data: Mapping[Any, Any], mode: Any) -> Iterator[Finding]:
+    """What only a source with xmin can do, and chunks that no index of a SQL Server table serves."""
+    if mode == "shadow_swap":
+        advice = "write `publication: {mode: direct}`, and leave `source.options` and `dagster.incremental` out"
+        yield Finding(_MODE, "found shadow_swap beside source.type `mssql`, which has no xmin to hand over", advice)
+    elif at(data, "source.options") is not None:
+        yield Finding("source.options", "SQL Server has no xmin by which increments could be read", _LEAVE_IT_OUT)
+    if at(data, f"{_CHUNK}.kind") == "uuid" or at(data, f"{_CHUNK}.buckets") is not None:
+        problem = "uuid chunks of a SQL Server table are in an order that no index has, so each would read all of it"
+        yield Finding(f"{_CHUNK}.kind", problem, "chunk by a date, a timestamp or an integer column")
+
+
 def _shadow_swap(data: Mapping[Any, Any]) -> Iterator[Finding]:
+    if at(data, "source.type") == "mssql":
+        return
     inner_mode = at(data, f"{_BACKFILL}.inner_mode")
     if inner_mode in ACTIONS and inner_mode != "incremental_append":
         advice = "write `inner_mode: incremental_append`: a shadow is empty, and each chunk is appended to it once"
@@ -51,7 +67,7 @@ def _shadow_swap(data: Mapping[Any, Any]) -> Iterator[Finding]:
 def _direct(data: Mapping[Any, Any]) -> Iterator[Finding]:
     if at(data, f"{_BACKFILL}.inner_mode") == "incremental_merge" and _lacks_a_key(data):
         yield Finding(_KEY, "is missing beside incremental_merge", _NAME_A_KEY)
-    if at(data, _XMIN) is not None:
+    if at(data, _XMIN) is not None and at(data, "source.type") != "mssql":
         advice = "write `publication: {mode: shadow_swap}`; or leave `source.options` out, for a load without a handoff"
         yield Finding(_XMIN, "binds a handoff to a publication, and `direct` makes none", advice)
     for name in ("retain_backup", "artifact_scope"):

@@ -155,6 +155,11 @@ class Plan:
             raise IndexError(f"chunk {index} is not one of the plan's {self.count}")
         return self._chunk(index)
 
+    def whole(self) -> Chunk:
+        """The range of all chunks as one."""
+        first, last = self.chunk(0), self.chunk(self.count - 1)
+        return Chunk(0, first.kind, first.lower, last.upper, last.upper_inclusive)
+
     def require_at_most(self, max_chunks: int) -> None:
         """Refuse a plan with too many chunks; they are counted, not enumerated.
 

@@ -14,6 +14,7 @@ from dpone_dagster.campaign.mapping import MappingPolicy
 from dpone_dagster.campaign.names import TableRef, backup_name, shadow_name
 from dpone_dagster.campaign.plan import Chunk, ChunkSpec, Plan
 from dpone_dagster.campaign.slices import ACTIONS, InnerMode, LiveSlice, PublicationMode
+from dpone_dagster.campaign.typetables import Server
 
 StateBackend = Literal["audit_schema", "local_file"]
 RetryPolicy = Literal["non_committed", "failed_only"]
@@ -128,9 +129,10 @@ class RouteSpec:
     """
 
     dataset: str
+    source_type: Server = "postgres"
     source_ref: str
     source: TableRef
-    sink_type: Literal["postgres", "mssql"]
+    sink_type: Server
     sink_ref: str
     target: TableRef
     unique_key: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Looks a pair of column types up in the table of a pair of servers. A pair without a row is refused.
 
-The source is PostgreSQL in every table; `typetable_postgres` and `typetable_mssql` have the rows.
+`typetables` has a table for each pair of servers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Rule = Callable[[ColumnType, ColumnType], Home | NoHome | None]
 
 @dataclass(frozen=True)
 class TypeTable:
-    """Which PostgreSQL type has its exact home in which type of one kind of target.
+    """Which type of one kind of source has its exact home in which type of one kind of target.
 
     Attributes:
         rules: A rule a pair of words (see `word`).
@@ -26,7 +26,8 @@ class TypeTable:
         represented: The rule of each form that the manifest may ask for.
         text_column: A column that takes any value's text, in words.
         mend: How to change the target's type, in words; `{source}` stands for the source's type.
-        bounds: Which of the target's types can be cut into chunks of a kind.
+        source_bounds: Which of the source's types can be cut into chunks of a kind.
+        bounds: Which of the target's types can be.
         no_shared_text: Types of the target whose values the two servers write differently, so that keys of such a type
             cannot be compared.
     """
@@ -36,6 +37,7 @@ class TypeTable:
     represented: Mapping[Representation, Rule]
     text_column: str
     mend: str
+    source_bounds: Bounds
     bounds: Bounds
     no_shared_text: frozenset[str] = frozenset()
 

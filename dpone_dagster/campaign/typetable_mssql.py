@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpone_dagster.campaign.chunkbounds import MSSQL_CHUNK_BOUNDS
+from dpone_dagster.campaign.chunkbounds import CHUNK_BOUNDS, MSSQL_CHUNK_BOUNDS
 from dpone_dagster.campaign.contract import ColumnType, Guard, Representation
 from dpone_dagster.campaign.homes import Home, NoHome
 from dpone_dagster.campaign.sourcetypes import (
@@ -205,6 +205,7 @@ MSSQL = TypeTable(
     represented={"text": _as_text, "json": _as_json},
     text_column="an nvarchar(max) column",
     mend="change the target's type",
+    source_bounds=CHUNK_BOUNDS,
     bounds=MSSQL_CHUNK_BOUNDS,
     no_shared_text=frozenset({"float", "real"}),
 )

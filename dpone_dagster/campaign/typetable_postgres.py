@@ -159,5 +159,6 @@ POSTGRES = TypeTable(
     represented={"text": _as_text, "json": _as_json},
     text_column="a text column",
     mend="make the target column {source}",
+    source_bounds=CHUNK_BOUNDS,
     bounds=CHUNK_BOUNDS,
 )

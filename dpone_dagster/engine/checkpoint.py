@@ -10,7 +10,7 @@ from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.campaign.watermark import MAX_DISTANCE, Anchor, Checkpoint, RecordedAnchor, rewind_places
 from dpone_dagster.engine.increment import live_checkpoint
 from dpone_dagster.engine.neighbours import prove_no_campaign
-from dpone_dagster.engine.sessions import source_session, target_session
+from dpone_dagster.engine.sessions import target_session, xmin_session
 from dpone_dagster.ports.target import Connector, Target
 
 
@@ -113,7 +113,7 @@ def _held_up(spec: RouteSpec, target: Target) -> str | None:
 def _source_now(connector: Connector) -> tuple[Anchor | None, str | None]:
     # A source that is down must not hide where the target stands.
     try:
-        with source_session(connector, "inspect") as source:
+        with xmin_session(connector, "inspect") as source:
             return source.capture_anchor(), None
     except DponeError as error:
         return None, f"{error.code}: {error.message}"

@@ -11,12 +11,12 @@ from dpone_dagster.engine.outcome import Step, settled
 from dpone_dagster.engine.prepare import prove_handoff_owner, source_name
 from dpone_dagster.engine.sessions import (
     prepared_campaign,
-    source_session,
     target_session,
+    xmin_session,
 )
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
-from dpone_dagster.ports.source import Source
+from dpone_dagster.ports.source import XminSource
 from dpone_dagster.ports.target import Connector, Target
 
 
@@ -37,7 +37,7 @@ def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Che
     """
     if spec.handoff_id is None:
         return None
-    with target_session(connector, "handoff") as target, source_session(connector, "handoff") as source:
+    with target_session(connector, "handoff") as target, xmin_session(connector, "handoff") as source:
         record = prepared_campaign(spec, target)
         receipt = target.publications.of_campaign(spec.run_key)
         if receipt is None or record.anchor is None:
@@ -64,7 +64,7 @@ def commit_handoff(spec: CampaignSpec, connector: Connector, run_id: str) -> Che
         return settled(spec, connector, step, commit, lambda again: _closed(spec, again, seed)) or seed
 
 
-def _commit(spec: CampaignSpec, source: Source, target: Target, seed: Checkpoint) -> Checkpoint:
+def _commit(spec: CampaignSpec, source: XminSource, target: Target, seed: Checkpoint) -> Checkpoint:
     with target.transaction():
         target.fence.lock_target(spec.target, EXCLUSIVE_WAIT_SECONDS)
         head = target.publications.head(spec.target)

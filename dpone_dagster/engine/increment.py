@@ -28,10 +28,10 @@ from dpone_dagster.engine.neighbours import prove_no_campaign
 from dpone_dagster.engine.outcome import Step, settled
 from dpone_dagster.engine.prepare import prove_handoff_owner
 from dpone_dagster.engine.reconcile import Sides
-from dpone_dagster.engine.sessions import hold_target, source_session, target_session
+from dpone_dagster.engine.sessions import hold_target, target_session, xmin_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports.changes import ChangeTarget
-from dpone_dagster.ports.source import ChangeRead, Source
+from dpone_dagster.ports.source import ChangeRead, XminSource
 from dpone_dagster.ports.target import Connector, Target
 
 
@@ -169,7 +169,7 @@ def run_increment(
     with (
         advice_for_increments(),
         target_session(connector, "increment") as target,
-        source_session(connector, "increment") as source,
+        xmin_session(connector, "increment") as source,
     ):
         record, checkpoint = _open_gate(spec, target)
         contract = ColumnContract.from_dict(record.contract)
@@ -225,7 +225,7 @@ def _advanced(spec: RouteSpec, target: Target, checkpoint: Checkpoint, to: Ancho
     return now if moved else None
 
 
-def _prove_route(spec: RouteSpec, source: Source, target: Target, contract: ColumnContract) -> None:
+def _prove_route(spec: RouteSpec, source: XminSource, target: Target, contract: ColumnContract) -> None:
     """The manifest is of the handoff's own source, target and key.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpone_dagster.campaign.chunkbounds import CHUNK_BOUNDS, Bounds, chunk_bound_type
+from dpone_dagster.campaign.chunkbounds import Bounds, chunk_bound_type
 from dpone_dagster.campaign.contract import Column
 from dpone_dagster.campaign.errors import Finding, KeyInvalid
 from dpone_dagster.campaign.names import TableRef
@@ -10,6 +10,9 @@ from dpone_dagster.campaign.slices import ACTIONS
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.typetable import TypeTable
 from dpone_dagster.ports.tables import TargetTable
+
+# Instants of SQL Server that are rounded when they are stored, and not to a power of ten.
+_COARSE = frozenset({"datetime", "smalldatetime"})
 
 
 def prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: TargetTable, types: TypeTable) -> None:
@@ -19,7 +22,7 @@ def prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: TargetTable
         spec: The campaign.
         source: Columns of the source.
         live: The live table.
-        types: Of the target's server.
+        types: Of the pair of servers.
 
     Raises:
         KeyInvalid: Some may be; everything that is wrong.
@@ -36,7 +39,7 @@ def prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: TargetTable
             findings.append(
                 Finding(f"{table}.{name}", f"the {role} column is nullable", "declare it NOT NULL, or use another one")
             )
-    findings += _unfit_chunk_column(spec, spec.source, source, CHUNK_BOUNDS)
+    findings += _unfit_chunk_column(spec, spec.source, source, types.source_bounds)
     findings += _without_unique_index(spec, live)
     findings += _unfit_slices(spec, live, types)
     findings += _keys_that_cannot_be_compared(spec, live.columns, types)
@@ -82,6 +85,9 @@ def _unfit_chunk_column(
     if kind == "timestamp" and column.type.name == "date" and not _whole_days(spec):
         problem = "a date cannot be cut at a time of day that is not midnight in UTC"
         return [Finding(f"{table}.{name}", problem, "write `kind: date` under `sink.strategy.backfill.chunk`")]
+    if kind == "timestamp" and column.type.name in _COARSE and not _whole_seconds(spec):
+        problem = f"a {column.type} cannot be cut at a fraction of a second: it is kept in steps of its own"
+        return [Finding(f"{table}.{name}", problem, "let the window begin and end with whole seconds")]
     if chunk_bound_type(kind, column.type, bounds) is not None:
         return []
     problem = f"{column.type} cannot be cut into chunks of kind `{kind}`"
@@ -90,8 +96,13 @@ def _unfit_chunk_column(
 
 def _whole_days(spec: CampaignSpec) -> bool:
     """Whether a window of instants begins and ends with a day of UTC, as a date's own instants do."""
-    first, last = spec.plan.chunk(0), spec.plan.chunk(spec.plan.count - 1)
-    return all("T00:00:00+00:00" in bound for bound in (first.lower, last.upper))
+    whole = spec.plan.whole()
+    return all("T00:00:00+00:00" in bound for bound in (whole.lower, whole.upper))
+
+
+def _whole_seconds(spec: CampaignSpec) -> bool:
+    whole = spec.plan.whole()
+    return not any("." in bound for bound in (whole.lower, whole.upper))
 
 
 def _keys_that_cannot_be_compared(spec: CampaignSpec, live: tuple[Column, ...], types: TypeTable) -> list[Finding]:

@@ -29,11 +29,13 @@ from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.campaign.staterows import SLICES
+from dpone_dagster.campaign.typetables import type_table
 from dpone_dagster.campaign.watermark import prove_handoff_pair
 from dpone_dagster.engine.generation import generation_of
 from dpone_dagster.engine.keys import prove_keys
 from dpone_dagster.engine.neighbours import prove_no_campaign, prove_one_state
 from dpone_dagster.engine.sessions import (
+    by_xmin,
     campaign_active,
     existing_campaign,
     hold_campaign,
@@ -47,7 +49,7 @@ from dpone_dagster.engine.sessions import (
 )
 from dpone_dagster.engine.standing import prove_standing
 from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
-from dpone_dagster.ports.source import Source, SourceTable
+from dpone_dagster.ports.source import Source, SourceTable, XminSource
 from dpone_dagster.ports.tables import ShadowHandle, TargetTable
 from dpone_dagster.ports.target import Connector, Target
 
@@ -175,17 +177,18 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
     if live is None:
         raise TargetNotProvisioned(f"the target table {spec.target} does not exist")
     _prove_table(spec, live)
-    prove_keys(spec, table.columns, live, target.types)
+    types = type_table(spec.source_type, spec.sink_type)
+    prove_keys(spec, table.columns, live, types)
     contract = match_columns(
         table.columns,
         live.columns,
         options=spec.column_options,
         wanted=spec.source_columns,
         key=spec.unique_key,
-        find_home=target.types.home,
+        find_home=types.home,
     )
     delete_mark(spec.increment.soft_delete_column, live.columns, contract)
-    _prove_digestible(spec, target, contract)
+    _prove_digestible(spec, source, target, contract)
     if spec.direct:  # no other name is taken, and the history of publications goes on as it is
         return Proven(table, live, contract, None)
     _prove_names_free(spec, target)
@@ -199,16 +202,13 @@ def _prove_table(spec: CampaignSpec, live: TargetTable) -> None:
         raise CatalogRefused(f"{spec.target} cannot be swapped without loss", findings=live.findings)
 
 
-def _prove_digestible(spec: CampaignSpec, target: Target, contract: ColumnContract) -> None:
-    wrong = target.tables.types_without_digest() if spec.digested else frozenset()
+def _prove_digestible(spec: CampaignSpec, source: Source, target: Target, contract: ColumnContract) -> None:
+    if not spec.digested:
+        return
+    here, there = source.types_without_digest(), target.tables.types_without_digest()
     findings = [
-        Finding(
-            f"target.{column.target}",
-            f"this server does not write a {column.target_type} as the source does, so it has no digest",
-            "leave the column out by `source.columns`, or write `verification: row_count`",
-        )
-        for column in contract.columns
-        if column.target_type.partition("(")[0] in wrong
+        *(_no_digest("source", c.source, c.source_type) for c in contract.columns if _word(c.source_type) in here),
+        *(_no_digest("target", c.target, c.target_type) for c in contract.columns if _word(c.target_type) in there),
     ]
     if findings:
         raise ColumnContractRefused(
@@ -216,6 +216,18 @@ def _prove_digestible(spec: CampaignSpec, target: Target, contract: ColumnContra
             findings=findings,
             next_step="Write `verification: row_count`, or leave the named columns out by `source.columns`.",
         )
+
+
+def _no_digest(side: str, column: str, kind: str) -> Finding:
+    return Finding(
+        f"{side}.{column}",
+        f"this server does not write a {kind} as the other one does, so it has no digest",
+        "leave the column out by `source.columns`, or write `verification: row_count`",
+    )
+
+
+def _word(kind: str) -> str:
+    return kind.partition("(")[0]
 
 
 def _prove_names_free(spec: CampaignSpec, target: Target) -> None:
@@ -235,17 +247,18 @@ def _prove_head(spec: CampaignSpec, source: Source, target: Target) -> Publicati
             f"publication {head.receipt_id} of {spec.target} still waits for its handoff {head.handoff_id}",
             next_step="Finish that campaign first: `dpone backfill resume` with its manifest.",
         )
-    prove_handoff_owner(spec, source, target)
+    if spec.handoff_id is not None:
+        prove_handoff_owner(spec, by_xmin(source), target)
     return head
 
 
-def source_name(spec: RouteSpec, source: Source) -> str:
+def source_name(spec: RouteSpec, source: XminSource) -> str:
     """The source of a handoff: cluster, database and table, so that a copy of the server is another source."""
     identity = source.identity()
     return f"{identity.system_identifier}/{identity.database_oid}/{spec.source}"
 
 
-def prove_handoff_owner(spec: RouteSpec, source: Source, target: Target) -> None:
+def prove_handoff_owner(spec: RouteSpec, source: XminSource, target: Target) -> None:
     """A handoff id names one source and one target for good.
 
     Raises:
@@ -260,7 +273,7 @@ def prove_handoff_owner(spec: RouteSpec, source: Source, target: Target) -> None
 
 def _create(spec: CampaignSpec, source: Source, target: Target, proven: Proven) -> CampaignRecord:
     # Before the first chunk is read, and durable with the campaign's row.
-    anchor = source.capture_anchor() if spec.handoff_id is not None else None
+    anchor = by_xmin(source).capture_anchor() if spec.handoff_id is not None else None
     contract = proven.contract
     plan = spec.plan
     with target.transaction():

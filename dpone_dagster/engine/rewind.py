@@ -14,8 +14,8 @@ from dpone_dagster.campaign.watermark import Anchor, Checkpoint, RecordedAnchor,
 from dpone_dagster.engine.checkpoint import places_behind
 from dpone_dagster.engine.increment import live_checkpoint
 from dpone_dagster.engine.prepare import prove_handoff_owner
-from dpone_dagster.engine.sessions import hold_target, source_session, target_session
-from dpone_dagster.ports.source import Source
+from dpone_dagster.engine.sessions import hold_target, target_session, xmin_session
+from dpone_dagster.ports.source import XminSource
 from dpone_dagster.ports.target import Connector, Target
 
 
@@ -95,7 +95,7 @@ def preview_rewind(spec: RouteSpec, connector: Connector, request: RewindRequest
         HandoffRefused: The manifest's source is not the handoff's.
         RewindRefused: It cannot go there.
     """
-    with target_session(connector, "rewind") as target, source_session(connector, "rewind") as source:
+    with target_session(connector, "rewind") as target, xmin_session(connector, "rewind") as source:
         return _planned(spec, source, target, request)
 
 
@@ -114,7 +114,7 @@ def rewind(spec: RouteSpec, connector: Connector, request: RewindRequest, load_i
         GenerationStale: The checkpoint was moved meanwhile.
     """
     started = time.monotonic()
-    with target_session(connector, "rewind") as target, source_session(connector, "rewind") as source:
+    with target_session(connector, "rewind") as target, xmin_session(connector, "rewind") as source:
         planned = _planned(spec, source, target, request)
         done = Rewind(request, planned.checkpoint, planned.to, planned.source_now, datetime.now(UTC), done=True)
         with _unanswered(spec), target.transaction():
@@ -140,7 +140,7 @@ def _unanswered(spec: RouteSpec) -> Iterator[None]:
         raise OutcomeUnknown(error.message, next_step=advice) from None
 
 
-def _planned(spec: RouteSpec, source: Source, target: Target, request: RewindRequest) -> Rewind:
+def _planned(spec: RouteSpec, source: XminSource, target: Target, request: RewindRequest) -> Rewind:
     record, checkpoint = live_checkpoint(spec, target)
     prove_handoff_owner(spec, source, target)
     now = source.capture_anchor()

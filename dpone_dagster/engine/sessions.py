@@ -16,13 +16,14 @@ from dpone_dagster.campaign.errors import (
     PlanDrift,
     PublicationBlocked,
     ServerUnreachable,
+    SourceUnsuitable,
 )
 from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.stopping import cut_when_told
 from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
-from dpone_dagster.ports.source import Source
+from dpone_dagster.ports.source import Source, XminSource
 from dpone_dagster.ports.target import Connector, Target
 
 _CONNECT_WAITS = (0.5, 1.5)
@@ -69,6 +70,31 @@ def source_session(connector: Connector, purpose: str) -> Iterator[Source]:
     """As `target_session`, one source connection."""
     with contextlib.closing(opened(connector.source, purpose)) as source, cut_when_told(source):
         yield source
+
+
+@contextlib.contextmanager
+def xmin_session(connector: Connector, purpose: str) -> Iterator[XminSource]:
+    """As `source_session`, to a source whose rows tell when they were written.
+
+    Raises:
+        SourceUnsuitable: It has no xmin.
+    """
+    with source_session(connector, purpose) as source:
+        yield by_xmin(source)
+
+
+def by_xmin(source: Source) -> XminSource:
+    """The source as one whose rows tell when they were written.
+
+    Raises:
+        SourceUnsuitable: It has no xmin.
+    """
+    if not isinstance(source, XminSource):
+        raise SourceUnsuitable(
+            "the source's server has no xmin, so there is no handoff and no increment from it",
+            next_step="Load it by `publication: {mode: direct}`.",
+        )
+    return source
 
 
 def hold_campaign(spec: CampaignSpec, target: Target) -> None:

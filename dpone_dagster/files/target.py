@@ -31,7 +31,6 @@ class FileStateTarget:
         self._state = FileLedger(folder, run_key)
         self._run_key = run_key
         self.wire = server.wire
-        self.types = server.types
         self.fence = server.fence
         self.tables = server.tables
         self.publications: Publications = NoPublications()

@@ -18,7 +18,7 @@ _LAST_YEAR = "10000-"  # the first instant that no type of SQL Server holds
 def in_chunk(columns: Sequence[Column], name: str, chunk: Chunk) -> str:
     """The condition, its bounds as literals of a type that compares with the column's own.
 
-    A uuid is compared as its lower-case text, as the source does; no index of a uniqueidentifier serves that.
+    A uuid is compared as its lower-case text, as PostgreSQL does; no index of a uniqueidentifier serves that.
 
     Args:
         columns: Of the table.
@@ -31,7 +31,7 @@ def in_chunk(columns: Sequence[Column], name: str, chunk: Chunk) -> str:
     column = next((column for column in columns if column.name == name), None)
     bound_type = None if column is None else chunk_bound_type(chunk.kind, column.type, MSSQL_CHUNK_BOUNDS)
     if bound_type is None:
-        raise DponeError(f"column {name} of the target has no {chunk.kind} chunks")
+        raise DponeError(f"column {name} has no {chunk.kind} chunks on SQL Server")
     value = f"LOWER(CAST({quoted(name)} AS {_TEXT})) {_EXACT}" if bound_type == _TEXT else quoted(name)
     above = f"{value} >= {_bound(chunk.lower, bound_type)}"
     if chunk.upper.startswith(_LAST_YEAR):

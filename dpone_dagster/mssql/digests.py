@@ -64,7 +64,17 @@ class Digester:
 
     def digest(self, columns: Sequence[str], alias: str) -> str:
         """T-SQL of the SHA-256 over the canonical text of some columns."""
-        text = " + N'|' + ".join(self._escaped(name, alias) for name in columns)
+        return self._hashed(self._joined(columns, alias))
+
+    def keyed_digest(self, columns: Sequence[str], alias: str, secret: str) -> str:
+        """T-SQL of a SHA-256 that cannot be guessed without the secret; columns without a text form are passed over."""
+        written = [name for name in columns if self._type(name) in _WRITTEN]
+        return self._hashed(" + N'|' + ".join([literal(secret), *([self._joined(written, alias)] if written else [])]))
+
+    def _joined(self, columns: Sequence[str], alias: str) -> str:
+        return " + N'|' + ".join(self._escaped(name, alias) for name in columns)
+
+    def _hashed(self, text: str) -> str:
         return f"HASHBYTES('SHA2_256', {text if self.utf8 else f'CAST(({text}) {_UTF8} AS varchar(max))'})"
 
     def in_buckets(self, columns: Sequence[str], alias: str, buckets: int, wanted: Sequence[int]) -> str:
@@ -103,13 +113,18 @@ class Digester:
             only=only,
         )
 
-    def content_digest_query(self, columns: Sequence[str]) -> str:
-        """A statement that returns (rows, sum) over all rows."""
+    def content_digest_query(self, columns: Sequence[str], relation: str | None = None) -> str:
+        """A statement that returns (rows, sum) over all rows.
+
+        Args:
+            columns: In the contract's order.
+            relation: A query in brackets that has the columns; None for the table.
+        """
         return filled(
             load(_FILE)["content_digest"],
             summand=_summand("h.digest"),
             digest=self.digest(columns, "t"),
-            table=quoted_table(self.table),
+            table=relation or quoted_table(self.table),
         )
 
     def exact(self, column: str, type_of: str, alias: str) -> str:
@@ -282,12 +297,18 @@ _FORMS: Mapping[str, str] = {
     "date": "CONVERT(nvarchar(10), {value}, 23)",
     "time": _instant("{value}", 8),
     "datetime2": _instant("{value}", 19),
+    "datetime": _instant("{value}", 19),
+    "smalldatetime": _instant("{value}", 19),
+    "money": "CONVERT(nvarchar(41), CAST({value} AS decimal(19, 4)))",
+    "smallmoney": "CONVERT(nvarchar(41), CAST({value} AS decimal(19, 4)))",
     "datetimeoffset": _instant("CAST(SWITCHOFFSET({value}, '+00:00') AS datetime2(7))", 19) + " + N'+00'",
     "float": "CONVERT(nvarchar(20), CAST(CAST({value} AS binary(8)) AS bigint))",
     "real": "CONVERT(nvarchar(20), CAST(CAST(CAST({value} AS float) AS binary(8)) AS bigint))",
     "varbinary": f"{literal(chr(92) + 'x')} + LOWER(CONVERT(nvarchar(max), {{value}}, 2))",
     "binary": f"{literal(chr(92) + 'x')} + LOWER(CONVERT(nvarchar(max), {{value}}, 2))",
 }
+
+_WRITTEN = frozenset({*_CHARACTERS, *_INTEGERS, *_FORMS})
 
 # For each type a value, and the text that PostgreSQL writes for it.
 _BITS = str(struct.unpack(">q", struct.pack(">d", -1.5))[0])
@@ -310,6 +331,10 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     "date": ("CAST('0001-02-03' AS date)", "0001-02-03"),
     "time": ("CAST('23:59:59.012300' AS time(6))", "23:59:59.0123"),
     "datetime2": ("CAST('0001-02-03 04:05:06.700000' AS datetime2(6))", "0001-02-03 04:05:06.7"),
+    "datetime": ("CAST('2024-02-03T04:05:06.007' AS datetime)", "2024-02-03 04:05:06.007"),
+    "smalldatetime": ("CAST('2024-02-03T04:05:00' AS smalldatetime)", "2024-02-03 04:05:00"),
+    "money": ("CAST(-0.5 AS money)", "-0.5000"),
+    "smallmoney": ("CAST(12.3456 AS smallmoney)", "12.3456"),
     "datetimeoffset": (
         "CAST('2024-02-03 04:05:06.000007 +05:30' AS datetimeoffset(6))",
         "2024-02-02 22:35:06.000007+00",

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 
 from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.campaign.typetable_mssql import MSSQL
 from dpone_dagster.mssql.changes import MssqlChanges
 from dpone_dagster.mssql.fence import MssqlFence
 from dpone_dagster.mssql.history import MssqlHistory
@@ -45,7 +44,6 @@ class MssqlTarget:
     wire: Wire = "arrow"
 
     def __init__(self, url: str, purpose: str, state_schema: str) -> None:
-        self.types = MSSQL
         self.session = Session(url, purpose)
         self._state_schema = state_schema
         self.fence: Fence = MssqlFence(self.session, state_schema)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from datetime import datetime
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
 from dpone_dagster.campaign.names import TableRef
@@ -43,7 +44,7 @@ class ChunkRead:
         source_digest: The catalog digest that must still hold.
         anchor: The server must be the anchor's and not lag behind it; None where the source has no xmin.
         digest_key: Hexadecimal secret for key digests in error messages.
-        wire: The form the target takes.
+        wire: The form that the target takes best; a source that has none of it sends Arrow batches.
         label: Goes into the statement's comment: run and chunk.
         digested: Whether the rows are also digested, by a statement of their own in the same snapshot.
     """
@@ -156,8 +157,8 @@ class ChangeSnapshot(Protocol):
 class Source(Protocol):
     """One connection to the source server. Reads only."""
 
-    def identity(self) -> SourceIdentity:
-        """Which server this is."""
+    def clock(self) -> datetime:
+        """The server's clock, now."""
         ...
 
     def describe(self, table: TableRef, columns: tuple[str, ...] | None) -> SourceTable:
@@ -168,28 +169,14 @@ class Source(Protocol):
         """
         ...
 
-    def capture_anchor(self) -> Anchor:
-        """The xmin anchor, now. Every transaction below it has finished."""
-        ...
-
     def read_chunk(self, read: ChunkRead) -> AbstractContextManager[RowStream]:
-        """Open one chunk: REPEATABLE READ, ACCESS SHARE lock, catalog digest, server proof, then one COPY.
+        """Open one chunk: one snapshot, in which the catalog digest is proven, the server too, and the rows are read.
 
         Raises:
             CatalogDrift: The catalog digest differs.
             SourceChanged: Another cluster or timeline, or a snapshot older than the anchor.
             ValueNotRepresentable: While iterating, or before it if rows are digested: a guard fired, with column,
                 reason and key digest.
-        """
-        ...
-
-    def read_changes(self, read: ChangeRead) -> AbstractContextManager[ChangeSnapshot]:
-        """Open one increment's snapshot, with the same proofs as `read_chunk`.
-
-        Raises:
-            CatalogDrift, SourceChanged: As for `read_chunk`.
-            SourceTimelineChanged: Another timeline, and rows are not compared in full.
-            IncrementRefused: The watermark is too old for 32-bit xmins, or ahead of the server's counter.
         """
         ...
 
@@ -205,10 +192,37 @@ class Source(Protocol):
         """`<rows>:<sum>`: order-free digest over all contract columns, comparable with the target's."""
         ...
 
+    def types_without_digest(self) -> frozenset[str]:
+        """Types, as the catalog names them, whose values this server does not write as `content_digest` has them."""
+        ...
+
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""
         ...
 
     def close(self) -> None:
         """Close the connection; never raises."""
+        ...
+
+
+@runtime_checkable
+class XminSource(Source, Protocol):
+    """A source whose rows tell by which transaction they were written last: what handoffs and increments need."""
+
+    def identity(self) -> SourceIdentity:
+        """Which server this is."""
+        ...
+
+    def capture_anchor(self) -> Anchor:
+        """The xmin anchor, now. Every transaction below it has finished."""
+        ...
+
+    def read_changes(self, read: ChangeRead) -> AbstractContextManager[ChangeSnapshot]:
+        """Open one increment's snapshot, with the same proofs as `read_chunk`.
+
+        Raises:
+            CatalogDrift, SourceChanged: As for `read_chunk`.
+            SourceTimelineChanged: Another timeline, and rows are not compared in full.
+            IncrementRefused: The watermark is too old for 32-bit xmins, or ahead of the server's counter.
+        """
         ...

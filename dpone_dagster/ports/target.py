@@ -9,7 +9,6 @@ from typing import Literal, Protocol
 
 from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.campaign.typetable import TypeTable
 from dpone_dagster.ports.changes import Changes
 from dpone_dagster.ports.fence import Fence
 from dpone_dagster.ports.history import History
@@ -43,12 +42,10 @@ class Target(Protocol):
     """One connection to the target server and what can be done on it.
 
     Attributes:
-        wire: The form in which it takes rows.
-        types: The type table of a PostgreSQL source and this server.
+        wire: The form in which it takes rows best; it takes Arrow batches too.
     """
 
     wire: Wire
-    types: TypeTable
     fence: Fence
     ledger: Ledger
     tables: Tables

@@ -6,7 +6,6 @@ No statement here has parameters: a column may be called `%s`.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, LiteralString
@@ -19,6 +18,7 @@ from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.ports.changes import ChangeCounts, ChangeTarget, StagedKeys
 from dpone_dagster.ports.source import KeyBucket, RowStream
 from dpone_dagster.postgres import digests
+from dpone_dagster.postgres.copyin import Blocks, copy_in
 from dpone_dagster.postgres.queries import statement
 from dpone_dagster.postgres.session import Session, translated
 
@@ -31,7 +31,6 @@ _EXTRA: LiteralString = "dpone_extra_keys"
 _MARKED = {"time": sql.SQL("clock_timestamp()"), "flag": sql.SQL("true")}
 # Types whose collation may take two values for equal; for all others equality is the source's own.
 _COLLATED = frozenset({"text", "character varying", "varchar", "character", "bpchar"})
-_EMPTY_COPY_BYTES = 21  # header and trailer of a binary COPY without extensions (PostgreSQL docs, COPY)
 
 
 class PostgresChanges:
@@ -56,7 +55,7 @@ class PostgresChanges:
         """
         columns, key = _loaded(into), into.contract.key
         with self._applying():
-            blocks = _Blocks(stream)
+            blocks = Blocks(stream)
             if blocks.empty:
                 return _same_count(into.table, stream, 0)
             if not self._is_staged(_ROWS):
@@ -95,7 +94,7 @@ class PostgresChanges:
         """
         key = into.contract.key
         with self._applying():
-            self._stage(_KEYS, into, key, _Blocks(stream))
+            self._stage(_KEYS, into, key, Blocks(stream))
             extra = self._execute(
                 "extra_keys",
                 name=sql.Identifier(_EXTRA),
@@ -202,20 +201,18 @@ class PostgresChanges:
         row = self._execute("is_staged", name=sql.Literal(f"pg_temp.{name}")).fetchone()
         return row is not None and row[0] is True
 
-    def _stage(self, name: LiteralString, into: ChangeTarget, columns: Sequence[str], blocks: _Blocks) -> int:
+    def _stage(self, name: LiteralString, into: ChangeTarget, columns: Sequence[str], blocks: Blocks) -> int:
         self._execute("create_stage", name=sql.Identifier(name), columns=_list(columns), target=_table(into.table))
         rows = _same_count(into.table, blocks.stream, self._copy(name, columns, blocks))
         self._execute("analyze", name=_temporary(name))
         self._refuse_duplicates(name, into.table, into.contract.key)
         return rows
 
-    def _copy(self, name: LiteralString, columns: Sequence[str], blocks: _Blocks) -> int:
-        copy_in = statement("changes.sql", "copy_stage", name=_temporary(name), columns=_list(columns))
-        with self._session.connection.cursor() as cursor:
-            with cursor.copy(copy_in) as copy:
-                for block in blocks:
-                    copy.write(block)
-            return cursor.rowcount
+    def _copy(self, name: LiteralString, columns: Sequence[str], blocks: Blocks) -> int:
+        copy = statement(
+            "changes.sql", "copy_stage", name=_temporary(name), columns=_list(columns), format=blocks.format
+        )
+        return copy_in(self._session, copy, blocks)
 
     def _refuse_duplicates(self, name: LiteralString, target: TableRef, key: Sequence[str]) -> None:
         if count := _number(self._execute("duplicates", name=_temporary(name), key=_list(key))):
@@ -223,31 +220,6 @@ class PostgresChanges:
 
     def _execute(self, query: str, **parts: sql.Composable) -> Cursor[tuple[Any, ...]]:
         return self._session.connection.execute(statement("changes.sql", query, **parts))
-
-
-class _Blocks:
-    """A stream of which so much was taken that one knows whether it has rows.
-
-    Args:
-        stream: A binary COPY, not begun yet.
-    """
-
-    def __init__(self, stream: RowStream) -> None:
-        if stream.wire != "pgcopy":
-            raise DponeError(f"rows come as {stream.wire}, not as PostgreSQL's binary COPY")
-        self.stream = stream
-        self._rest: Iterator[bytes] = iter(stream)
-        self._head = b""
-        while len(self._head) <= _EMPTY_COPY_BYTES and (block := next(self._rest, None)) is not None:
-            self._head += block
-
-    @property
-    def empty(self) -> bool:
-        """Whether it has ended without a row."""
-        return len(self._head) <= _EMPTY_COPY_BYTES
-
-    def __iter__(self) -> Iterator[bytes]:
-        return itertools.chain([self._head], self._rest)
 
 
 @contextlib.contextmanager

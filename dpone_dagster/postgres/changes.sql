@@ -8,7 +8,7 @@ SELECT /* dpone:is_staged */ to_regclass({name}) IS NOT NULL
 CREATE TEMPORARY TABLE {name} ON COMMIT DROP AS SELECT /* dpone:create_stage */ {columns} FROM {target} WITH NO DATA
 
 -- name: copy_stage
-COPY {name} ({columns}) FROM STDIN (FORMAT binary) /* dpone:copy_stage */
+COPY {name} ({columns}) FROM STDIN (FORMAT {format}) /* dpone:copy_stage */
 
 -- name: analyze
 ANALYZE {name} /* dpone:analyze_stage */

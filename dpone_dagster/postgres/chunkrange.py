@@ -9,7 +9,7 @@ from psycopg import sql
 from dpone_dagster.campaign.chunkbounds import chunk_bound_type
 from dpone_dagster.campaign.contract import Column
 from dpone_dagster.campaign.errors import Finding, SourceUnsuitable
-from dpone_dagster.campaign.plan import Chunk, Plan
+from dpone_dagster.campaign.plan import Chunk
 
 
 def in_chunk(columns: Sequence[Column], name: str, chunk: Chunk) -> sql.Composed:
@@ -36,9 +36,3 @@ def in_chunk(columns: Sequence[Column], name: str, chunk: Chunk) -> sql.Composed
     lower, upper = (sql.SQL("{}::{}").format(sql.Literal(bound), kind) for bound in (chunk.lower, chunk.upper))
     below = sql.SQL("<=" if chunk.upper_inclusive else "<")
     return sql.SQL("{0} >= {1} AND {0} {2} {3}").format(sql.Identifier(name), lower, below, upper)
-
-
-def whole_range(plan: Plan) -> Chunk:
-    """All chunks of a plan as one."""
-    first, last = plan.chunk(0), plan.chunk(plan.count - 1)
-    return Chunk(0, first.kind, first.lower, last.upper, last.upper_inclusive)

@@ -21,6 +21,7 @@ from dpone_dagster.postgres.catalog import identifier, loadable_digest
 from dpone_dagster.postgres.changes import STAGED, PostgresChanges
 from dpone_dagster.postgres.chunkrange import in_chunk
 from dpone_dagster.postgres.columns import read_columns
+from dpone_dagster.postgres.copyin import Blocks, copy_in
 from dpone_dagster.postgres.digests import NOTHING, content_digest
 from dpone_dagster.postgres.fence import lock_key
 from dpone_dagster.postgres.queries import in_schema, statement
@@ -172,17 +173,14 @@ class _Writer:
         return sql.SQL(", ").join(sql.Identifier(column.target) for column in self._write.contract.columns)
 
     def _copy(self, into: sql.Identifier, stream: RowStream) -> int:
-        """COPY the stream's bytes as they are; returns the number of rows the server counted."""
-        claim = self._claim
+        """COPY the stream's rows; returns how many the server counted."""
+        claim, blocks = self._claim, Blocks(stream)
         # Whoever reads the run key off a session's statement can look up everything else.
         label = f"/* dpone:copy_chunk {claim.run_key[:12]} chunk={claim.chunk_index:d} epoch={claim.epoch:d} */"
-        copy_in = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary) {}").format(into, self._names(), sql.SQL(label))
-        with self._session.connection.cursor() as cursor:
-            with cursor.copy(copy_in) as copy:
-                for block in stream:
-                    copy.write(block)
-                    reach("mid_extract", claim.chunk_index)
-            return cursor.rowcount
+        copy = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT {}) {}").format(
+            into, self._names(), blocks.format, sql.SQL(label)
+        )
+        return copy_in(self._session, copy, blocks, lambda: reach("mid_extract", claim.chunk_index))
 
     def complete_receipt(self, receipt: ChunkReceipt) -> ChunkReceipt:
         """Fill in what the COPY has proven; the server's clock tells when."""

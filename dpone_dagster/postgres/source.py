@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterator
+from datetime import datetime
 
 from psycopg import errors as pg
 from psycopg import sql
@@ -16,7 +17,7 @@ from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.watermark import Anchor, SourceIdentity
 from dpone_dagster.ports.source import ChangeRead, ChangeSnapshot, ChunkRead, RowStream, SourceTable, Wire
 from dpone_dagster.postgres.arrowstream import ArrowReader
-from dpone_dagster.postgres.chunkrange import in_chunk, whole_range
+from dpone_dagster.postgres.chunkrange import in_chunk
 from dpone_dagster.postgres.columns import read_columns
 from dpone_dagster.postgres.copystream import source_errors
 from dpone_dagster.postgres.digests import content_digest_query, portable
@@ -59,6 +60,15 @@ class PostgresSource:
         self._arrow = ArrowReader(url, f"{purpose} rows", self._session.server_version)
         self._columns: dict[str, tuple[Column, ...]] = {}
         self._relkinds: dict[TableRef, str] = {}
+
+    def clock(self) -> datetime:
+        """The server's clock, now."""
+        with translated():
+            row = self._session.connection.execute("SELECT /* dpone:clock */ clock_timestamp()").fetchone()
+        if row is None:
+            raise DponeError("the source did not tell its clock")
+        found: datetime = row[0]
+        return found
 
     def identity(self) -> SourceIdentity:
         """Which server this is."""
@@ -185,14 +195,14 @@ class PostgresSource:
         """Whether a row lies in the plan's range. Inside `read_chunk`, after its last row: in the same snapshot."""
         found = read_columns(self._session, table)
         query = sql.SQL("SELECT /* dpone:has_rows */ EXISTS (SELECT FROM {} WHERE {})::int").format(
-            _identifier(table), in_chunk(found[2] if found else (), chunk_column, whole_range(plan))
+            _identifier(table), in_chunk(found[2] if found else (), chunk_column, plan.whole())
         )
         return self._value(query) == "1"
 
     def count_outside(self, table: TableRef, chunk_column: str, plan: Plan) -> int:
         """Rows whose chunk column is NULL or outside the plan's range."""
         found = read_columns(self._session, table)
-        inside = in_chunk(found[2] if found else (), chunk_column, whole_range(plan))
+        inside = in_chunk(found[2] if found else (), chunk_column, plan.whole())
         return int(
             self._value(
                 sql.SQL("SELECT /* dpone:count_outside */ count(*) FROM {} WHERE ({}) IS NOT TRUE").format(
@@ -214,6 +224,10 @@ class PostgresSource:
         if row is None:
             raise DponeError("the source answered with no row")
         return str(row[0])
+
+    def types_without_digest(self) -> frozenset[str]:
+        """None: digests are of PostgreSQL's own texts."""
+        return frozenset()
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread."""

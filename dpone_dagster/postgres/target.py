@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 
 from dpone_dagster.campaign.errors import DponeError, Finding
 from dpone_dagster.campaign.names import TableRef
-from dpone_dagster.campaign.typetable_postgres import POSTGRES
 from dpone_dagster.ports.changes import Changes
 from dpone_dagster.ports.fence import Fence
 from dpone_dagster.ports.history import History
@@ -42,7 +41,6 @@ class PostgresTarget:
     wire: Wire = "pgcopy"
 
     def __init__(self, url: str, purpose: str, state_schema: str) -> None:
-        self.types = POSTGRES
         self.session = Session(url, purpose)
         self._state_schema = state_schema
         self.fence: Fence = PostgresFence(self.session, state_schema)

@@ -104,7 +104,7 @@ def _tick(value: float) -> str:
 
 def _identity(report: CampaignReport, advice: Advice) -> Iterator[Fact]:
     spec, record = report.status.spec, report.status.record
-    yield "Source", f"{spec.source} (postgres, connection {spec.source_ref})"
+    yield "Source", f"{spec.source} ({spec.source_type}, connection {spec.source_ref})"
     yield "Target", f"{spec.target} ({spec.sink_type}, connection {spec.sink_ref})"
     yield "Campaign", spec.backfill_id or "not pinned"
     yield "Run key", spec.run_key

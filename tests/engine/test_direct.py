@@ -41,25 +41,22 @@ from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.rollback import preview_rollback, rollback
 from dpone_dagster.engine.validate import validate
 from tests.engine.campaign import Seen, lane, load
+from tests.mssql_source import ROUTES
 from tests.orders import Orders, make_orders
 
-BY_ID = {"column": "id", "kind": "uuid", "buckets": 4}
 TWO_DAYS = {"column": "placed_at", "kind": "date", "from": "2024-03-30", "to": "2024-03-31", "step": "1d"}
-# The rows spread over four days, the first instants of each among them.
-SPREAD = """
-    UPDATE public.orders
-    SET placed_at = timestamptz '2024-03-29 00:00:00+00'
-                  + mod(('x' || left(md5(id::text), 4))::bit(16)::int, 96) * interval '1 hour'
-"""
-MORE = "INSERT INTO public.orders SELECT md5(id::text)::uuid, 1, placed_at, 'new', true FROM public.orders"
 Rows = list[tuple[Any, ...]]
 
 
-def direct(orders: Orders, inner_mode: str, *, chunk: dict[str, Any] = BY_ID, number: int = 1, **more: Any) -> Orders:
+def direct(
+    orders: Orders, inner_mode: str, *, chunk: dict[str, Any] | None = None, number: int = 1, **more: Any
+) -> Orders:
     """The same campaign, straight into the live table."""
     orders.manifest["source"].pop("options", None)
     orders.backfill.pop("publication", None)
-    orders.backfill.update(inner_mode=inner_mode, backfill_id=f"direct_{number}", chunk=dict(chunk), **more)
+    orders.backfill.update(
+        inner_mode=inner_mode, backfill_id=f"direct_{number}", chunk=dict(chunk or orders.chunks), **more
+    )
     return orders
 
 
@@ -96,11 +93,11 @@ def small(new_database: Callable[[str], str]) -> Orders:
     return make_orders(new_database("oltp"), new_database("dwh"), rows=400, chunks=4)
 
 
-def test_an_append_adds_the_rows_to_those_that_are_there(either: Orders) -> None:
-    old = either.target_rows()
-    assert sorted(done(direct(either, "incremental_append")).done) == [0, 1, 2, 3]
-    assert together(either.target_rows()) == together(old, either.source_rows())
-    shown = status(either.spec, either.connector)
+def test_an_append_adds_the_rows_to_those_that_are_there(route: Orders) -> None:
+    old = route.target_rows()
+    assert sorted(done(direct(route, "incremental_append")).done) == [0, 1, 2, 3]
+    assert together(route.target_rows()) == together(old, route.source_rows())
+    shown = status(route.spec, route.connector)
     assert shown.phase is Phase.PUBLISHED
     assert shown.recommended_action == "nothing to do: the campaign is finished"
     facts: Any = shown.as_dict()["backfill"]
@@ -108,23 +105,23 @@ def test_an_append_adds_the_rows_to_those_that_are_there(either: Orders) -> None
     assert (facts["verification"]["compared"], facts["verification"]["digested_chunks"]) == ("row_count", None)
     assert facts["publication"] | {"mode": "direct", "shadow": None, "backup": None} == facts["publication"]
     assert facts["publication"]["actual_rows"] == 400
-    assert doctor(either.spec, either.connector).findings == ()
+    assert doctor(route.spec, route.connector).findings == ()
 
 
-def test_a_chunk_whose_digest_differs_is_a_warning_and_stops_nothing(either: Orders) -> None:
-    load(direct(either, "replace", verification="digest"))
-    said = status(either.spec, either.connector).verification_dict()
+def test_a_chunk_whose_digest_differs_is_a_warning_and_stops_nothing(route: Orders) -> None:
+    load(direct(route, "replace", verification="digest"))
+    said = status(route.spec, route.connector).verification_dict()
     assert (said["status"], said["compared"], said["source_digest"]) == ("pending", "digest", None)
     receipts = "system.__dpone__chunk_receipts"
-    ((stored,),) = either.on_target(f"SELECT diagnostics FROM {receipts} WHERE chunk_index = 2")
+    ((stored,),) = route.on_target(f"SELECT diagnostics FROM {receipts} WHERE chunk_index = 2")
     notes = stored if isinstance(stored, dict) else json.loads(stored)
     # As the writer notes it where the stage had other rows than the source; the contract suite has that.
     told = json.dumps({**notes, "target_digest": str(int(notes["digest"]) + 5)})
-    either.on_target(f"UPDATE {receipts} SET diagnostics = '{told}' WHERE chunk_index = 2")
-    evidence = complete(either.spec, either.connector, "run-1")
+    route.on_target(f"UPDATE {receipts} SET diagnostics = '{told}' WHERE chunk_index = 2")
+    evidence = complete(route.spec, route.connector, "run-1")
     assert evidence is not None
     assert evidence.passed
-    seen = status(either.spec, either.connector)
+    seen = status(route.spec, route.connector)
     said = seen.verification_dict()
     assert (seen.phase, said["status"]) == (Phase.PUBLISHED, "warning")
     assert (said["digested_chunks"], said["chunks_with_other_digests"]) == (4, 1)
@@ -156,72 +153,71 @@ def test_chunks_that_are_replaced_leave_the_source_s_rows_however_often(small: O
     assert small.target_rows() == small.source_rows()
 
 
-def test_a_window_replaces_its_days_and_nothing_besides(either: Orders) -> None:
-    either.on_source(SPREAD)
-    done(direct(either, "replace"))
-    before = either.source_rows()
-    either.on_source("UPDATE public.orders SET note = 'corrected' WHERE NOT paid")
-    either.on_source("DELETE FROM public.orders WHERE paid AND placed_at >= '2024-03-31'")
-    done(direct(either, "partition_replace", chunk=TWO_DAYS, number=2))
-    after, rows = either.source_rows(), either.target_rows()
+def test_a_window_replaces_its_days_and_nothing_besides(route: Orders) -> None:
+    route.spread()
+    done(direct(route, "replace"))
+    before = route.source_rows()
+    route.on_source("UPDATE public.orders SET note = 'corrected' WHERE amount > 1")
+    route.on_source("DELETE FROM public.orders WHERE amount < 2 AND placed_at >= '2024-03-31'")
+    done(direct(route, "partition_replace", chunk=TWO_DAYS, number=2))
+    after, rows = route.source_rows(), route.target_rows()
     assert within(rows, 30, 31) == within(after, 30, 31) != within(before, 30, 31)
     assert [within(rows, day, day) for day in (29, 32)] == [within(before, day, day) for day in (29, 32)]
 
 
-def test_a_merge_updates_what_has_a_key_and_adds_the_rest(either: Orders) -> None:
-    done(direct(either, "incremental_append"))
-    old = [row for row in either.target_rows() if row not in either.source_rows()]
-    either.on_source("UPDATE public.orders SET note = 'changed', amount = NULL WHERE paid")
-    either.on_source(
-        "INSERT INTO public.orders SELECT md5(id::text)::uuid, 1, placed_at, 'new', true FROM public.orders"
-    )
-    done(direct(either, "incremental_merge", number=2))
-    assert together(either.target_rows()) == together(old, either.source_rows())
+def test_a_merge_updates_what_has_a_key_and_adds_the_rest(route: Orders) -> None:
+    done(direct(route, "incremental_append"))
+    loaded = route.source_rows()
+    old = [row for row in route.target_rows() if row not in loaded]
+    route.on_source("UPDATE public.orders SET note = 'changed', amount = NULL WHERE amount < 2")
+    route.add_orders(50, "2024-03-30")
+    done(direct(route, "incremental_merge", number=2))
+    assert together(route.target_rows()) == together(old, route.source_rows())
 
 
-def test_a_refresh_replaces_everything_in_one_chunk(small: Orders) -> None:
-    done(direct(small, "full_refresh", chunk={**BY_ID, "buckets": 1}))
-    assert small.target_rows() == small.source_rows()
+def test_a_refresh_replaces_everything_in_one_chunk(route: Orders) -> None:
+    done(direct(route, "full_refresh", chunk=route.one_chunk))
+    assert route.target_rows() == route.source_rows()
 
 
 def test_a_refresh_from_an_empty_source_is_refused_unless_it_is_meant(small: Orders) -> None:
     old = small.target_rows()
     small.on_source("DELETE FROM public.orders")
-    direct(small, "full_refresh", chunk={**BY_ID, "buckets": 1})
+    direct(small, "full_refresh", chunk=small.one_chunk)
     assert "the source has no row for the whole campaign, and landing.orders has" in failed(small)
     assert small.target_rows() == old
-    done(direct(small, "full_refresh", chunk={**BY_ID, "buckets": 1}, number=2, allow_empty=True))
+    done(direct(small, "full_refresh", chunk=small.one_chunk, number=2, allow_empty=True))
     assert small.target_rows() == []
 
 
+@pytest.mark.parametrize("route", [*ROUTES[:2], "mssql to postgres"], indirect=True)
 @pytest.mark.parametrize("days", [None, TWO_DAYS])
 def test_slices_are_not_emptied_where_the_source_has_none_of_the_campaign_s_rows(
-    either: Orders, days: dict[str, Any] | None
+    route: Orders, days: dict[str, Any] | None
 ) -> None:
-    either.on_source(SPREAD)
-    done(direct(either, "replace"))
-    old = either.target_rows()
-    either.on_source("DELETE FROM public.orders WHERE placed_at >= '2024-03-30' AND placed_at < '2024-04-01'")
+    route.spread()
+    route.on_target("DELETE FROM landing.orders")
+    done(direct(route, "replace"))
+    old = route.target_rows()
+    route.on_source("DELETE FROM public.orders WHERE placed_at >= '2024-03-30' AND placed_at < '2024-04-01'")
     if days is None:  # every slice is one of the table's
-        either.on_source("TRUNCATE public.orders")
-    direct(either, "replace", chunk=days or BY_ID, number=2, on_chunk_failure="continue")
+        route.on_source("TRUNCATE TABLE public.orders")
+    direct(route, "replace", chunk=days, number=2, on_chunk_failure="continue")
     with pytest.raises(ChunkFailed, match="the source has no row for the whole campaign"):
-        load(either)
-    assert either.target_rows() == old
+        load(route)
+    assert route.target_rows() == old
     # It was an accident: the rows come back, all but those of one slice, and the same campaign goes on.
-    either.on_source(
-        "INSERT INTO public.orders SELECT md5(n::text)::uuid, 1, '2024-03-30', '', true FROM generate_series(1, 2) n"
-    )
-    load(either, intent="resume", run_id="run-2")
-    assert complete(either.spec, either.connector, "run-2") is not None
+    route.add_orders(2, "2024-03-30")
+    load(route, intent="resume", run_id="run-2")
+    assert complete(route.spec, route.connector, "run-2") is not None
     gone = together(*(within(old, day, day) for day in (29, 32))) if days else []
-    assert either.target_rows() == together(
-        gone, either.source_rows() if days is None else within(either.source_rows(), 30, 31)
+    assert route.target_rows() == together(
+        gone, route.source_rows() if days is None else within(route.source_rows(), 30, 31)
     )
     # And here it is meant.
-    either.on_source("TRUNCATE public.orders")
-    done(direct(either, "replace", chunk=days or BY_ID, number=3, allow_empty=True))
-    assert either.target_rows() == gone
+    route.on_source("TRUNCATE TABLE public.orders")
+    done(direct(route, "replace", chunk=days, number=3, allow_empty=True))
+    assert route.target_rows() == gone
 
 
 def test_a_row_whose_key_is_there_already_stops_an_append(small: Orders) -> None:
@@ -364,7 +360,7 @@ def test_an_increment_and_a_chunk_never_write_at_once(either: Orders, monkeypatc
 
 
 def test_windows_that_are_apart_are_loaded_side_by_side_and_no_others(small: Orders) -> None:
-    small.on_source(SPREAD)
+    small.spread()
     one = direct(small, "replace", chunk={**TWO_DAYS, "from": "2024-03-28", "to": "2024-03-29"}).spec
     prepare(one, small.connector, intent="run", run_id="run-1")
     prepare(direct(small, "replace", chunk={**TWO_DAYS, "from": "2024-03-29"}, number=2).spec, small.connector,

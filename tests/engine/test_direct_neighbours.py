@@ -23,7 +23,7 @@ from dpone_dagster.mssql import fence as mssql_fence
 from dpone_dagster.postgres import chunkwrite as postgres_chunkwrite
 from dpone_dagster.postgres import fence as postgres_fence
 from tests.engine.campaign import Seen, lane
-from tests.engine.test_direct import SPREAD, TWO_DAYS, direct, done
+from tests.engine.test_direct import TWO_DAYS, direct, done
 from tests.mssql_orders import MssqlOrders
 from tests.orders import Orders, make_orders
 
@@ -99,7 +99,7 @@ def test_who_cannot_be_named_is_at_work_all_the_same(either: Orders, monkeypatch
 
 
 def test_a_refresh_is_beside_nobody(small: Orders) -> None:
-    small.on_source(SPREAD)
+    small.spread()
     window = direct(small, "replace", chunk={**TWO_DAYS, "from": "2024-03-28", "to": "2024-03-29"})
     everything = another(small, "full_refresh", chunk={**TWO_DAYS, "to": "2024-03-30"})
     prepared(window)

@@ -22,7 +22,7 @@ from dpone_dagster.campaign.errors import (
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
 from dpone_dagster.ports.source import ChunkRead
-from dpone_dagster.postgres.chunkrange import in_chunk, whole_range
+from dpone_dagster.postgres.chunkrange import in_chunk
 from dpone_dagster.postgres.source import PostgresSource
 from tests.integration.table_reads import CONTRACT, TABLE, read_of, rows, until
 from tests.integration.transfer import PLAN, Transfer, execute, texts
@@ -117,7 +117,7 @@ def test_rows_outside_the_plan_are_counted(database: str) -> None:
 def test_the_whole_range_is_that_of_all_chunks() -> None:
     plan = Plan(ChunkSpec("uuid", "c", buckets=3))
 
-    whole = whole_range(plan)
+    whole = plan.whole()
 
     assert (whole.lower, whole.upper, whole.upper_inclusive) == (
         "00000000-0000-0000-0000-000000000000",

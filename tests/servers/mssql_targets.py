@@ -18,6 +18,7 @@ from dpone_dagster.mssql.driver import load_pyodbc
 from dpone_dagster.mssql.queries import load
 from dpone_dagster.mssql.quoting import quoted
 from dpone_dagster.mssql.session import Session
+from dpone_dagster.mssql.source import MssqlSource
 from dpone_dagster.mssql.target import MssqlTarget
 from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
@@ -41,6 +42,7 @@ class MssqlTargets:
         self._idle: dict[str, list[MssqlTarget]] = defaultdict(list)
         self._used: list[tuple[str, MssqlTarget]] = []
         self._lent: dict[str, list[_Lent]] = defaultdict(list)
+        self._lent_sources: list[_LentSource] = []
 
     def target(self, purpose: str) -> MssqlTarget:
         """A session of this name that holds nothing."""
@@ -61,6 +63,17 @@ class MssqlTargets:
             self._lent[lent.purpose].append(lent)
         else:
             lent.session.close()
+
+    def lend_source(self) -> MssqlSource:
+        """A source on the same database; closing it is enough for the next one to get it."""
+        return self._lent_sources.pop() if self._lent_sources else _LentSource(self)
+
+    def take_source_back(self, lent: _LentSource) -> None:
+        """Keep the connections of a source that was closed by its user; one that is dead ends."""
+        if _reset(lent.session):
+            self._lent_sources.append(lent)
+        else:
+            lent.end()
 
     def end_test(self) -> None:
         """Keep what is alive for the next test, and return when what is not has ended on the server too."""
@@ -86,12 +99,13 @@ class MssqlTargets:
 
     def empty(self) -> None:
         """Drop all schemas that are not the server's own, with their tables, once nobody else is there any more."""
-        kept = itertools.chain(*self._idle.values(), *self._lent.values())
-        own = [self.harness.session_id, *(target.session.session_id for target in kept)]
+        kept = itertools.chain(*self._idle.values(), *self._lent.values(), self._lent_sources)
+        own = [self.harness.session_id, *(lent.session.session_id for lent in kept)]
         self._wait_until_none(
             "SELECT session_id, program_name FROM sys.dm_exec_sessions WHERE database_id = DB_ID() AND session_id > 0 "
-            # Bulk connections stay with their sessions, and hold nothing.
-            f"AND program_name NOT LIKE N'% bulk' AND session_id NOT IN ({', '.join('?' * len(own))})",
+            # Bulk connections and those of snapshots stay with their sessions, and hold nothing.
+            "AND program_name NOT LIKE N'% bulk' AND program_name <> N'MSSQL-Python' "
+            f"AND session_id NOT IN ({', '.join('?' * len(own))})",
             *own,
         )
         tables = self.harness.rows(
@@ -107,6 +121,8 @@ class MssqlTargets:
         self.end_test()
         for target in itertools.chain(*self._idle.values(), *self._lent.values()):
             target.session.close()
+        for source in self._lent_sources:
+            source.end()
         self.harness.close()
 
 
@@ -118,6 +134,36 @@ class _Lent(MssqlTarget):
 
     def close(self) -> None:
         self._owner.take_back(self)
+
+
+class _LentSource(MssqlSource):
+    def __init__(self, owner: MssqlTargets) -> None:
+        super().__init__(owner.url, "source")
+        self.session = self._session
+        self._owner = owner
+
+    def close(self) -> None:
+        self._owner.take_source_back(self)
+
+    def end(self) -> None:
+        super().close()
+
+
+@dataclass
+class LendingSource:
+    """A campaign's connector whose SQL Server source is lent."""
+
+    campaign: Connector
+    targets: MssqlTargets
+
+    def source(self, purpose: str) -> Source:
+        return self.targets.lend_source()
+
+    def target(self, purpose: str) -> Target:
+        return self.campaign.target(purpose)
+
+    def state(self, purpose: str) -> Target:
+        return self.campaign.state(purpose)
 
 
 @dataclass

@@ -252,6 +252,39 @@ def test_what_does_not_go_with_direct_is_refused(change: dict[str, Any], path: s
     assert advice in finding.advice
 
 
+# ---------------------------------------------------------------- a source on SQL Server
+
+
+def from_mssql(**changes: Any) -> dict[str, Any]:
+    return direct(source__type="mssql", source__connection_ref="mssql_oltp", **changes)
+
+
+def test_a_source_on_sql_server_goes_straight_into_the_live_table() -> None:
+    spec = parse_manifest(from_mssql()).to_spec()
+    assert (spec.source_type, spec.source_ref, spec.direct) == ("mssql", "mssql_oltp", True)
+    assert parse_manifest(direct()).to_spec().source_type == "postgres"
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "advice"),
+    [
+        ({"BACKFILL__publication": {"mode": "shadow_swap"}}, f"{BACKFILL}.publication.mode", "{mode: direct}"),
+        ({"source__options": MINIMAL["source"]["options"]}, "source.options", "leave it out"),
+        ({"BACKFILL__chunk": {"column": "id", "kind": "uuid", "buckets": 4}}, f"{BACKFILL}.chunk.kind", "by a date"),
+        ({"BACKFILL__chunk": {"column": "id", "buckets": 4}}, f"{BACKFILL}.chunk.kind", "by a date"),
+    ],
+)
+def test_what_only_postgresql_can_be_asked_for_is_refused(change: dict[str, Any], path: str, advice: str) -> None:
+    finding = only_finding(from_mssql(**change))
+    assert (finding.path, advice in finding.advice) == (path, True)
+
+
+def test_nothing_else_is_said_of_a_swap_from_sql_server() -> None:
+    options = {**MINIMAL["source"]["options"]}
+    swap = {"BACKFILL__inner_mode": "replace", "BACKFILL__publication": {"mode": "shadow_swap"}}
+    assert only_finding(from_mssql(source__options=options, **swap)).path == f"{BACKFILL}.publication.mode"
+
+
 # ---------------------------------------------------------------- state in a file
 
 
