@@ -179,8 +179,10 @@ def _watch(reader: socket.socket, told: threading.Event, instance: DagsterInstan
 
 
 def _last_facts(instance: DagsterInstance, run_id: str) -> Mapping[str, object]:
-    records = instance.all_logs(run_id, of_type=DagsterEventType.ASSET_MATERIALIZATION)
-    event = records[-1].get_dagster_event() if records else None
+    """Of the last materialization only: a campaign has one for each of its partitions."""
+    kind = DagsterEventType.ASSET_MATERIALIZATION
+    records = instance.get_records_for_run(run_id, of_type=kind, limit=1, ascending=False).records
+    event = records[0].event_log_entry.get_dagster_event() if records else None
     metadata = event.step_materialization_data.materialization.metadata if event else {}
     return {name: fact.value for name, fact in metadata.items() if not name.startswith("dagster/")}
 
