@@ -153,8 +153,9 @@ def chosen_entries(cases: str, contenders: str) -> list[Entry]:
     """What was asked for.
 
     Args:
-        cases: Patterns or full names, parted by commas; empty for the default list.
-        contenders: Likewise; empty for those of the list.
+        cases: Parted by commas: patterns, for cases of the list with its contenders, or full names, for everybody who
+            can run there. Empty for the list.
+        contenders: Patterns of those that are kept; empty for all.
 
     Raises:
         ValueError: A pattern finds nothing.
@@ -162,24 +163,24 @@ def chosen_entries(cases: str, contenders: str) -> list[Entry]:
     entries = default_entries() if not cases else [entry for word in _words(cases) for entry in _found(word)]
     unique = {entry.name: entry for entry in reversed(entries)}
     chosen = [unique[name] for name in dict.fromkeys(entry.name for entry in entries)]
-    if not contenders:
-        return chosen
-    return [kept for entry in chosen if (kept := _only(entry, _words(contenders))).contenders]
+    return [kept for entry in chosen if (kept := _only(entry, _words(contenders) or ["*"])).contenders]
 
 
 def _found(pattern: str) -> list[Entry]:
+    if pattern == COMMANDS_CASE:
+        return [Entry(None, (COMMANDS,))]
     everything = pattern.startswith(_GRID_PREFIX)
     known = grid_entries() if everything else default_entries()
     found = [entry for entry in known if fnmatchcase(entry.name, pattern.removeprefix(_GRID_PREFIX))]
-    if not found:
-        case = Case.parse(pattern)
-        found = [Entry(case, contenders_of(case.route))]
-    return found
+    if found and pattern not in {entry.name for entry in found}:
+        return found
+    case = Case.parse(pattern)
+    return [Entry(case, contenders_of(case.route))]
 
 
 def _only(entry: Entry, patterns: Sequence[str]) -> Entry:
-    everybody = contenders_of(entry.case.route) if entry.case else entry.contenders
-    return Entry(entry.case, tuple(who for who in everybody if any(fnmatchcase(who, p) for p in patterns)))
+    kept = (who for who in entry.contenders if any(fnmatchcase(who, pattern) for pattern in patterns))
+    return Entry(entry.case, tuple(kept))
 
 
 def _words(text: str) -> list[str]:

@@ -100,7 +100,8 @@ class _Sampler(threading.Thread):
             place = Path("/proc") / str(pid)
             words = place.joinpath("stat").read_text().rpartition(")")[2].split()
             self.cpu[pid] = (int(words[11]) + int(words[12])) / _TICKS
-            self.peaks[pid] = _kilobytes(place / "status", "VmHWM:") * 1024
+            # One that has ended and is not waited for yet has no memory any more.
+            self.peaks[pid] = max(self.peaks.get(pid, 0), _kilobytes(place / "status", "VmHWM:") * 1024)
             return _kilobytes(place / "smaps_rollup", "Pss:") * 1024
         except (OSError, ValueError):
             return 0  # it has just ended

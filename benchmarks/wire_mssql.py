@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -43,7 +44,10 @@ def _copy(condition: str) -> tuple[float, float]:
         cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(4 * 1024 * 1024)})
         cursor.execute(f"SELECT {columns} FROM {_job['table']} WHERE {condition}")
         batches = (_plain(batch) for batch in cursor.fetch_record_batch() if batch.num_rows)
-        _open["bulk"].cursor().bulkcopy_arrow(stage, batches, timeout=0, table_lock=True, keep_nulls=True)
+        first = next(batches, None)
+        if first is not None:
+            rows = itertools.chain([first], batches)
+            _open["bulk"].cursor().bulkcopy_arrow(stage, rows, timeout=0, table_lock=True, keep_nulls=True)
     _open["control"].execute(f"INSERT INTO landing.wire ({columns}) SELECT {columns} FROM {stage}")
     _open["control"].execute(f"TRUNCATE TABLE {stage}")
     return began, time.time()

@@ -9,7 +9,7 @@ made from its results by `python -m benchmarks.page`; nobody has edited a number
 
 REPEAT = """    make bench                                     # the cases below, five times: some hours on two cores
     make bench CASES='pg-*-1m-*' CONTENDERS=wire,ours REPEATS=3 BUDGET=60        # some of them, for an hour at most
-    make bench CASES=pg-wide-uuid-5m-128c-4l       # a case that is not among them, by its name
+    make bench CASES=pg-wide-uuid-5m-128c-4l       # any case by its name, with everybody who can run there
     make bench CASES='grid:mssql-narrow-*'         # every combination of width, key, rows, chunks and lanes
 
 A bench that was interrupted, or whose `BUDGET` of minutes is spent, goes on where it stopped: no run is made again
@@ -41,9 +41,9 @@ CONTENDERS = """* `ours`: `dpone backfill run MANIFEST --execute`, a `shadow_swa
 
 "End to end" is from the start of the command's process to its exit. "Load" is from the first claim to the last commit
 as the ledger has them; of the others from their first read to the end of their last write. Bytes are the source
-table's. "Client CPU" and memory are of the command's processes, servers not among them, looked at five times a
-second. "Lanes" are the processes that move rows, and memory of "a lane" is the largest one's; "all" counts shared
-pages once. "Log" is the WAL of the whole PostgreSQL server."""
+table's as PostgreSQL stores it, which compresses long texts. "Client CPU" and memory are of the command's processes,
+servers not among them, looked at five times a second. "Lanes" are the processes that move rows, and memory of "a
+lane" is the largest one's; "all" counts shared pages once. "Log" is the WAL of the whole PostgreSQL server."""
 CASE_COLUMNS = (
     "contender",
     "runs",

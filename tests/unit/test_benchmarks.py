@@ -74,6 +74,15 @@ def test_a_pattern_chooses_from_the_list_and_with_a_prefix_from_the_grid() -> No
     assert {entry.contenders for entry in found} == {("wire", "ours")}
 
 
+def test_a_pattern_keeps_to_the_contenders_of_the_list() -> None:
+    found = {entry.name: entry.contenders for entry in chosen_entries("pg-*-1m-16c-*", "ours,merge")}
+    assert found[SMALL] == ("ours", "merge")
+    assert found["pg-narrow-int-1m-16c-1l"] == ("ours",)
+    (whole,) = chosen_entries("pg-narrow-int-1m-16c-1l", "ours,merge")
+    assert whole.contenders == ("ours", "merge")
+    assert [entry.name for entry in chosen_entries(COMMANDS_CASE, "")] == [COMMANDS_CASE]
+
+
 def test_a_name_of_its_own_runs_with_everybody_and_no_other_word_does() -> None:
     (own,) = chosen_entries("mssql-narrow-int-50k-16c-2l", "")
     assert own.contenders == ("wire", "ours", "merge")
