@@ -15,7 +15,7 @@ from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
 from dpone_dagster.faultpoints import reach
-from dpone_dagster.ports.tables import TargetTable
+from dpone_dagster.ports.tables import KeyQuality, TargetTable
 from dpone_dagster.ports.target import Connector, Target
 
 CHECK_NAMES = ("receipts_complete", "row_count", "unique_key", "catalog", "not_empty", "unique_indexes")
@@ -127,10 +127,7 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
         with audited(spec, target, run_id, "campaign", "validate") as facts:
             reach("after_seal")
             target.tables.drop_dead_stages(record.shadow, record.run_key)
-            evidence = ValidationEvidence((complete, *_compare(spec, target, record)))
-            if evidence.passed:
-                evidence = ValidationEvidence((*evidence.checks, _unique_indexes(spec, target, record)))
-                reach("after_indexes")
+            evidence = _proven_unique(spec, target, record, [complete, *_compare(spec, target, record)])
             _settle(spec, target, record, evidence)
             facts["passed"] = evidence.passed
         return evidence
@@ -197,10 +194,31 @@ def _compare(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Iter
     )
     if spec.digested:
         yield _digest(target, record)
-    yield _unique_key(spec, target, record)
     live = _live(spec, target)
     yield _catalog(spec, target, record, live)
     yield _not_empty(spec, live, actual)
+
+
+def _proven_unique(
+    spec: CampaignSpec, target: Target, record: CampaignRecord, compared: list[Check]
+) -> ValidationEvidence:
+    """Indexes first, where nothing is wrong so far: a unique one on the key spares a sort of all keys."""
+    indexes = []
+    if all(check.passed for check in compared):
+        indexes = [_unique_indexes(spec, target, record)]
+        reach("after_indexes")
+    if indexes and indexes[0].passed and _keeps_key_unique(target.tables.describe(record.shadow), spec.unique_key):
+        key = _key_check(KeyQuality(null_keys=0, duplicate_keys=0))
+    else:
+        key = _key_check(target.tables.key_quality(record.shadow, spec.unique_key))
+    return ValidationEvidence((*compared, key, *indexes))
+
+
+def _keeps_key_unique(table: TargetTable | None, key: tuple[str, ...]) -> bool:
+    """Whether its columns and a unique index allow neither NULLs nor duplicates of the key."""
+    if table is None or any(column.nullable for column in table.columns if column.name in key):
+        return False
+    return any(set(columns) <= set(key) for columns in table.unique_keys)
 
 
 def _digest(target: Target, record: CampaignRecord) -> Check:
@@ -222,8 +240,7 @@ def _digest(target: Target, record: CampaignRecord) -> Check:
     return Check(DIGEST_CHECK, False, numbers, problem, f"look for who wrote to the shadow; then {_ANEW}")
 
 
-def _unique_key(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Check:
-    quality = target.tables.key_quality(record.shadow, spec.unique_key)
+def _key_check(quality: KeyQuality) -> Check:
     wrong = quality.null_keys + quality.duplicate_keys
     return Check(
         "unique_key",

@@ -50,6 +50,22 @@ def test_rows_that_a_second_unique_index_forbids_block_until_the_cause_is_gone(e
     assert either.index_names() == names
 
 
+def test_a_key_that_comes_twice_blocks_though_the_count_is_right(either: Orders) -> None:
+    load(either)
+    shadow = f"{either.spec.shadow.schema}.{either.spec.shadow.name}"
+    one, other = either.rows_of(either.spec.shadow)[:2]
+    either.on_target(f"UPDATE {shadow} SET id = '{one[0]}' WHERE id = '{other[0]}'")
+    red = {check.name: check.numbers for check in validate(either.spec, either.connector, "run-1").red}
+    assert red == {
+        "unique_key": {"null_keys": 0, "duplicate_keys": 1},
+        "unique_indexes": {"violated_indexes": 1, "surplus_rows": 1},
+    }
+    assert status(either.spec, either.connector).phase is Phase.BLOCKED
+    either.on_target(f"UPDATE {shadow} SET id = '{other[0]}' WHERE id = '{one[0]}' AND amount = {other[1]}")
+    finish(either)
+    assert either.target_rows() == either.source_rows()
+
+
 def test_digests_find_a_value_that_was_changed_in_the_shadow(either: Orders) -> None:
     """Neither count nor key nor catalog shows it; the source goes on changing, which is no difference."""
     either.backfill["verification"] = "digest"
