@@ -69,8 +69,9 @@ def test_a_campaign_from_the_first_plan_to_a_second_run(operator: Operator) -> N
     operation = {"operation_status": "succeeded", "selected_chunks": 8}
     assert operator.json("status")["backfill"] | operation == done["backfill"]
     assert json.loads(Path(done["evidence"]).read_text()) == done
-    packages, _ = imported(["backfill", "status", str(operator.manifest)], operator.environment)
-    assert packages == READING_A_MANIFEST | {"psycopg", "psycopg_binary"}
+    looked = imported(["backfill", "status", str(operator.manifest)], operator.environment)
+    assert looked.sweeps == 0
+    assert looked.packages == READING_A_MANIFEST | {"psycopg", "psycopg_binary"}
     seen = operator.json("doctor")
     assert (seen["findings"], seen["warnings"]) == ([], [])
     settings = operator.folder / ".dpone" / "dagster" / "dagster.yaml"

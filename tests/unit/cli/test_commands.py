@@ -316,9 +316,10 @@ def test_flags_and_variables_take_the_manifests_place(manifest: Path, monkeypatc
     ],
 )
 def test_a_command_imports_nothing_that_it_does_not_need(words: list[str], needed: Set[str], manifest: Path) -> None:
-    packages, ours = imported([str(manifest) if word == "MANIFEST" else word for word in words])
-    assert packages <= needed
-    assert "dpone_dagster.campaign.alerts" not in ours
+    found = imported([str(manifest) if word == "MANIFEST" else word for word in words])
+    assert found.packages <= needed
+    assert "dpone_dagster.campaign.alerts" not in found.ours
+    assert found.sweeps == 0
 
 
 def test_a_window_says_what_it_leaves_out_and_a_whole_keyspace_nothing(manifest: Path) -> None:
