@@ -15,6 +15,7 @@ import gc, sys
 from dpone_dagster.cli import main
 def sweeps():
     return sum(of["collections"] for of in gc.get_stats())
+gc.collect()  # or one may be due before the command has begun
 before = sweeps()
 try:
     main()
@@ -43,12 +44,12 @@ class Imported(NamedTuple):
     sweeps: int
 
 
-def imported(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Imported:
+def imported(words: Sequence[str], environment: Mapping[str, str]) -> Imported:
     """Run a command in a process of its own.
 
     Args:
         words: After `dpone`.
-        environment: Of its process; this one's if left out.
+        environment: Of its process.
     """
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *words], capture_output=True, text=True, check=True, env=environment
