@@ -131,8 +131,8 @@ WHERE referenced_id = {id} AND referencing_id <> {id} AND is_schema_bound_refere
 -- name: loadable
 -- Everything that decides what an INSERT into the table does, in one round trip.
 SELECT /* dpone:loadable */ c.name, TYPE_NAME(c.user_type_id) AS type_name, c.max_length, c.precision, c.scale, c.collation_name,
-       c.is_nullable, c.is_identity, c.is_computed, marks.owner, marks.generation, writers.triggers, writers.checks,
-       writers.defaults, writers.dropped_duplicates
+       c.is_nullable, c.is_identity, c.is_computed, CASE WHEN c.default_object_id <> 0 THEN 1 ELSE 0 END AS has_default,
+       marks.owner, marks.generation, writers.triggers, writers.checks, writers.dropped_duplicates
 FROM {database}.sys.columns AS c
 CROSS JOIN (
     SELECT
@@ -145,7 +145,6 @@ CROSS JOIN (
     SELECT
         (SELECT COUNT(*) FROM {database}.sys.triggers WHERE parent_id = {id}) AS triggers,
         (SELECT COUNT(*) FROM {database}.sys.check_constraints WHERE parent_object_id = {id}) AS checks,
-        (SELECT COUNT(*) FROM {database}.sys.default_constraints WHERE parent_object_id = {id}) AS defaults,
         (SELECT COUNT(*) FROM {database}.sys.indexes WHERE object_id = {id} AND ignore_dup_key = 1) AS dropped_duplicates
 ) AS writers
 WHERE c.object_id = {id}
