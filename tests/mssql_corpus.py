@@ -21,8 +21,10 @@ from dpone_dagster.campaign.chunkbounds import MSSQL_CHUNK_BOUNDS, MSSQL_SOURCE_
 from dpone_dagster.campaign.contract import Column, ColumnBinding, ColumnContract, ColumnType, Guard, OnBadValue
 from dpone_dagster.campaign.deletion import DeleteMark
 from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.homes import Home
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Chunk, ChunkKind
+from dpone_dagster.campaign.typetables import Server, type_table
 from dpone_dagster.mssql import changes, ddl
 from dpone_dagster.mssql.bulk import context_statement
 from dpone_dagster.mssql.changes import MssqlChanges
@@ -34,6 +36,7 @@ from dpone_dagster.mssql.quoting import literal
 from dpone_dagster.mssql.rowread import RowRead
 from dpone_dagster.ports.changes import ChangeTarget
 from dpone_dagster.ports.source import Wire
+from tests.integration.mssql_source_cases import TO_MSSQL, TO_POSTGRES, Case, type_of
 
 TABLE = TableRef("landing", "or]d'ers")
 # What stands for a part that is more than one name.
@@ -198,6 +201,9 @@ def _of_source() -> Iterator[str]:
     several = [binding for binding in bindings if binding.guards][::3]
     for utf8, columns in itertools.product((True, False), [*([b, b] for b in bindings), several]):
         yield from _of_read(columns, "[a] >= CAST(N'1' AS bigint)", utf8=utf8)
+    for policy in get_args(OnBadValue):
+        for binding in _bindings_of_pairs(policy):
+            yield from itertools.islice(_of_read([binding, binding], "1 = 1", utf8=True), 1)
     guarded = [binding for binding in bindings if binding.guards][:1]
     for kind, types in MSSQL_SOURCE_BOUNDS.items():
         for name, chunk in itertools.product(types, _CHUNKS[kind]):
@@ -206,6 +212,15 @@ def _of_source() -> Iterator[str]:
             yield from _of_read(guarded, rows, utf8=True)
             for statement in ("has_rows", "count_outside"):
                 yield filled(load("source.sql")[statement], table=_PARTS["table"], column="[a]", rows=rows)
+
+
+def _bindings_of_pairs(policy: OnBadValue) -> Iterator[ColumnBinding]:
+    servers: tuple[tuple[Server, Sequence[Case]], ...] = (("postgres", TO_POSTGRES), ("mssql", TO_MSSQL))
+    for server, cases in servers:
+        for case in cases:
+            home = type_table("mssql", server).home(type_of(case.source), type_of(case.target), case.representation)
+            assert isinstance(home, Home)
+            yield ColumnBinding("id", "c", case.source, case.target, home.cast, home.guards, policy)
 
 
 def _of_read(columns: Sequence[ColumnBinding], rows: str, *, utf8: bool) -> Iterator[str]:

@@ -71,8 +71,8 @@ def text_guards(source: ColumnType) -> tuple[Guard, ...]:
 
 
 def text_cast(source: ColumnType) -> str | None:
-    """The Unicode type that a text is read as, so that the server turns its code page into Unicode."""
-    if source.name in WIDE_TEXT:
+    """The Unicode type that a text is read as, so that the server turns its code page into Unicode; None as it is."""
+    if source.name == "nvarchar":
         return None
     units = length(source)
     return f"nvarchar({units})" if units and units <= _LONGEST_WIDE else "nvarchar(max)"

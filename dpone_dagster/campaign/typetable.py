@@ -28,6 +28,7 @@ class TypeTable:
         mend: How to change the target's type, in words; `{source}` stands for the source's type.
         source_bounds: Which of the source's types can be cut into chunks of a kind.
         bounds: Which of the target's types can be.
+        written: Those of the source's types that have a text form; None where all have one.
         no_shared_text: Types of the target whose values the two servers write differently, so that keys of such a type
             cannot be compared.
     """
@@ -39,6 +40,7 @@ class TypeTable:
     mend: str
     source_bounds: Bounds
     bounds: Bounds
+    written: frozenset[str] | None = None
     no_shared_text: frozenset[str] = frozenset()
 
     def home(self, source: ColumnType, target: ColumnType, representation: Representation | None) -> Home | NoHome:
@@ -55,6 +57,8 @@ class TypeTable:
 
     def _no_home(self, source: ColumnType, target: ColumnType) -> NoHome:
         by_text = f"name `representation: text` under `sink.columns`, with {self.text_column} in the target"
+        if self.written is not None and source.name not in self.written:
+            by_text = "leave the column out by `source.columns`"
         if not built_in(source):
             return NoHome(f"{source} is defined by its own database, so {target} is not the same type", by_text)
         reason = self.refused.get((source.name, target.name))

@@ -28,8 +28,6 @@ from dpone_dagster.campaign.mssqltypes import (
 )
 from dpone_dagster.campaign.typetable import Rule, TypeTable
 
-_ANY_TEXT = ColumnType("nvarchar")
-
 
 def _as_is(_source: ColumnType, _target: ColumnType) -> Home:
     return Home()
@@ -104,13 +102,20 @@ def _as_text(source: ColumnType, target: ColumnType) -> Home | NoHome | None:
         return NoHome(f"`representation: text` does not go into {target}", "make the target column nvarchar(max)")
     if source.name in (*WIDE_TEXT, *NARROW_TEXT):
         return _wide(source, target)
-    if source.name not in WRITTEN:
-        return None
-    return Home("text", _fits(_ANY_TEXT, target, "utf16"))
+    return text_home(source, target)
 
 
 def _as_json(_source: ColumnType, target: ColumnType) -> NoHome:
     return no_json(target)
+
+
+def text_home(source: ColumnType, target: ColumnType) -> Home | NoHome | None:
+    """The home of a value's text in a text column, which holds every such text or is refused."""
+    if source.name not in WRITTEN:
+        return None
+    if target.args and (source.name == "xml" or target.args[0] < _LONGEST_TEXT):
+        return NoHome(f"{source} may be longer than {target} as text", "make the target column longer")
+    return Home("text")
 
 
 def no_json(target: ColumnType) -> NoHome:
@@ -120,8 +125,12 @@ def no_json(target: ColumnType) -> NoHome:
 
 # The types with a text form that depends on no setting and can be read back.
 WRITTEN = frozenset(
-    {*INTEGERS, *NUMBERS, "uniqueidentifier", "xml", "date", "time", "datetime2", "datetimeoffset", "datetime"}
+    {
+        *(*INTEGERS, *NUMBERS, *WIDE_TEXT, *NARROW_TEXT, "uniqueidentifier", "xml"),
+        *("date", "time", "datetime2", "datetimeoffset", "datetime", "smalldatetime"),
+    }
 )
+_LONGEST_TEXT = 41  # of those but text and xml: 38 digits, a sign, a point and a zero before it
 
 RULES: Mapping[tuple[str, str], Rule] = {
     **{(name, name): _as_is for name in ("bit", "date", "uniqueidentifier", "float", "real", "smalldatetime")},
@@ -175,4 +184,5 @@ MSSQL_TO_MSSQL = TypeTable(
     mend="change the target's type",
     source_bounds=MSSQL_SOURCE_BOUNDS,
     bounds=MSSQL_CHUNK_BOUNDS,
+    written=WRITTEN,
 )

@@ -30,7 +30,7 @@ from dpone_dagster.campaign.mssqltypes import (
 from dpone_dagster.campaign.sourcetypes import INTEGERS as POSTGRES_INTEGERS
 from dpone_dagster.campaign.sourcetypes import TEXT
 from dpone_dagster.campaign.typetable import Rule, TypeTable
-from dpone_dagster.campaign.typetable_mssql_to_mssql import WRITTEN, no_json
+from dpone_dagster.campaign.typetable_mssql_to_mssql import WRITTEN, no_json, text_home
 
 _MOST_DIGITS = 38
 _MOMENTS = {"time": "time", "timestamp": "datetime2", "timestamptz": "datetimeoffset"}
@@ -95,9 +95,7 @@ def _as_text(source: ColumnType, target: ColumnType) -> Home | NoHome | None:
         return NoHome(f"`representation: text` does not go into {target}", "make the target column text")
     if source.name in (*WIDE_TEXT, *NARROW_TEXT):
         return _characters(source, target)
-    if source.name not in WRITTEN:
-        return None
-    return Home("text", (Guard("length", "utf16", target.args),) if target.args else ())
+    return text_home(source, target)
 
 
 def _as_json(_source: ColumnType, target: ColumnType) -> NoHome:
@@ -151,4 +149,5 @@ MSSQL_TO_POSTGRES = TypeTable(
     mend="change the target's type",
     source_bounds=MSSQL_SOURCE_BOUNDS,
     bounds=CHUNK_BOUNDS,
+    written=WRITTEN,
 )

@@ -30,7 +30,9 @@ _WRITTEN: Mapping[str, str] = {
     "money": "CONVERT(nvarchar(41), CAST({value} AS decimal(19, 4)))",
     "smallmoney": "CONVERT(nvarchar(41), CAST({value} AS decimal(19, 4)))",
     "date": "CONVERT(nvarchar(10), {value}, 23)",
-    **dict.fromkeys(("time", "datetime", "datetime2", "datetimeoffset"), "CONVERT(nvarchar(40), {value}, 121)"),
+    **dict.fromkeys(
+        ("time", "datetime", "smalldatetime", "datetime2", "datetimeoffset"), "CONVERT(nvarchar(40), {value}, 121)"
+    ),
 }
 
 

@@ -42,7 +42,8 @@ SELECT /* dpone:touch_source */ COUNT(*) FROM (SELECT TOP (1) 1 AS one FROM {tab
 -- name: catalog
 SELECT /* dpone:source_catalog */ o.object_id, RTRIM(o.type) AS kind, c.column_id, c.name,
        b.name AS base_name, y.name AS type_name, c.max_length, c.precision, c.scale, c.collation_name,
-       c.is_nullable, c.is_computed, m.definition AS computed_as, OBJECT_DEFINITION(o.object_id) AS view_text
+       c.is_nullable, c.is_computed, m.definition AS computed_as,
+       CASE o.type WHEN 'V' THEN OBJECT_DEFINITION(o.object_id) END AS view_text
 FROM sys.objects AS o
 JOIN sys.columns AS c ON c.object_id = o.object_id
 LEFT JOIN sys.types AS b ON b.user_type_id = c.system_type_id
