@@ -109,7 +109,7 @@ class TooManyChunks(Refused):
     """The chunk window yields more chunks than `max_chunks` (or the hard limit of 1,000,000) allows."""
 
     code = "TOO_MANY_CHUNKS"
-    next_step = "Increase `chunk.step` (for uuid: fewer `chunk.buckets`) or `max_chunks`."
+    next_step = "Increase `chunk.step` or `max_chunks`."
 
 
 class ConnectionMissing(Refused):

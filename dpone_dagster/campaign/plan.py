@@ -170,8 +170,9 @@ class Plan:
             return
         message = f"backfill would produce {self.count} chunks, above max_chunks {max_chunks}"
         field = "buckets" if self.spec.kind == "uuid" else "step"
-        advice = "lower `chunk.buckets`, or raise `max_chunks`" if field == "buckets" else TooManyChunks.next_step
-        raise TooManyChunks(message, findings=[Finding(f"{CHUNK_PATH}.{field}", f"{self.count} chunks", advice)])
+        advice = "Lower `chunk.buckets` or increase `max_chunks`." if field == "buckets" else TooManyChunks.next_step
+        finding = Finding(f"{CHUNK_PATH}.{field}", f"{self.count} chunks", advice)
+        raise TooManyChunks(message, findings=[finding], next_step=advice)
 
     def _chunk(self, index: int) -> Chunk:
         bounds = self._ranges.bounds(index)

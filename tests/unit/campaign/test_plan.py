@@ -244,6 +244,9 @@ def test_too_many_chunks_are_refused_by_count_alone() -> None:
     assert caught.value.findings[0].path == "sink.strategy.backfill.chunk.step"
     assert caught.value.advice == "Increase `chunk.step` or `max_chunks`."
     Plan(ChunkSpec("integer", "id", "1", "10000", "1")).require_at_most(10_000)
+    with pytest.raises(TooManyChunks) as of_uuids:
+        Plan(ChunkSpec("uuid", "id", buckets=11)).require_at_most(10)
+    assert of_uuids.value.advice == "Lower `chunk.buckets` or increase `max_chunks`."
 
 
 def test_a_million_chunks_plan_in_ten_seconds_and_150_megabytes() -> None:
