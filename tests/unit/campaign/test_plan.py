@@ -242,7 +242,7 @@ def test_too_many_chunks_are_refused_by_count_alone() -> None:
         plan.require_at_most(10_000)
     assert "backfill would produce 18446744073709551616 chunks, above max_chunks 10000" in str(caught.value)
     assert caught.value.findings[0].path == "sink.strategy.backfill.chunk.step"
-    assert caught.value.advice == "Increase `chunk.step` or `max_chunks`."
+    assert caught.value.advice.startswith("Increase `chunk.step`")
     Plan(ChunkSpec("integer", "id", "1", "10000", "1")).require_at_most(10_000)
     with pytest.raises(TooManyChunks) as of_uuids:
         Plan(ChunkSpec("uuid", "id", buckets=11)).require_at_most(10)
