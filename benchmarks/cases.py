@@ -109,6 +109,7 @@ _DEFAULT = (
     ("pg-narrow-uuid-1m-16c-2l", "wire ours"),
     ("pg-wide-int-1m-16c-2l", "wire ours"),
     ("pg-narrow-int-5m-16c-2l", "wire ours merge dlt dlt-default"),
+    ("pg-wide-int-5m-16c-2l", "wire ours"),
     ("pg-narrow-int-5m-1024c-2l", "wire ours"),
     ("pg-sparse-int-1k-400c-1l", "ours"),
     ("pg-narrow-int-1m-1c-1l", "ours"),
