@@ -203,7 +203,7 @@ def _of_source() -> Iterator[str]:
         yield from _of_read(columns, "[a] >= CAST(N'1' AS bigint)", utf8=utf8)
     for policy in get_args(OnBadValue):
         for binding in _bindings_of_pairs(policy):
-            yield from itertools.islice(_of_read([binding, binding], "1 = 1", utf8=True), 1)
+            yield from itertools.islice(_of_read([binding, binding], "1 = 1", utf8=True), 2)
     guarded = [binding for binding in bindings if binding.guards][:1]
     for kind, types in MSSQL_SOURCE_BOUNDS.items():
         for name, chunk in itertools.product(types, _CHUNKS[kind]):

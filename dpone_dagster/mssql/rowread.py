@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -77,36 +79,53 @@ class MssqlRows:
     Args:
         connection: In its snapshot, all proofs made.
         read: What is read.
+        named: Gives a read that fails the name of its cause.
     """
 
     wire: Wire = "arrow"
 
-    def __init__(self, connection: SnapshotConnection, read: RowRead) -> None:
+    def __init__(
+        self, connection: SnapshotConnection, read: RowRead, named: AbstractContextManager[None] | None = None
+    ) -> None:
         self._connection = connection
+        self._named = named or contextlib.nullcontext()
         self._read = read
         self._projection = read.projection
-        self._started = False
+        self._batches: Generator[Any, None, None] | None = None
         self.digest: str | None = None
         self.nulled: dict[str, int] = dict.fromkeys(self._projection.nulled, 0)
         self.rows = 0
         self.bytes = 0
 
     def __iter__(self) -> Iterator[Any]:
-        if self._started:
+        if self._batches is not None:
             raise DponeError("the rows of one read can be read once only")
-        self._started = True
+        self._batches = self._read_all()
+        return self._batches
+
+    def close(self) -> None:
+        """End the read, whether or not all of it was taken."""
+        if self._batches is not None:
+            self._batches.close()
+
+    def _read_all(self) -> Generator[Any, None, None]:
         refused = None
-        for batch in self._connection.batches(self._read.statement(), pace_of(self._read.contract)):
-            refused = self._refused(batch)
-            if refused is not None:
-                break
-            self.rows += batch.num_rows
-            self.bytes += batch.nbytes
-            for target, flag in self._projection.nulled.items():
-                self.nulled[target] += int(_column(batch, flag).sum().as_py() or 0)
-            yield self._plain(batch)
+        batches = self._connection.batches(self._read.statement(), pace_of(self._read.contract))
+        with contextlib.closing(batches), self._named:
+            for batch in batches:
+                refused = self._refused(batch)
+                if refused is not None:
+                    break
+                yield self._taken(batch)
         if refused is not None:
             self._refuse(refused)
+
+    def _taken(self, batch: Any) -> Any:
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+        for target, flag in self._projection.nulled.items():
+            self.nulled[target] += int(_column(batch, flag).sum().as_py() or 0)
+        return self._plain(batch)
 
     def _refused(self, batch: Any) -> int | None:
         """The first guard that fired in a batch; None if none did."""
@@ -118,11 +137,13 @@ class MssqlRows:
 
     def _refuse(self, place: int) -> NoReturn:
         refusal = self._projection.refusals[place]
-        digest = self._connection.value(self._read.refused_statement(place))
+        # The rest of the rows was cut off, and with it the transaction may have ended: the row may be another one now.
+        found = self._connection.rows(self._read.refused_statement(place))
         column, reason = refusal.column.source, refusal.guard.reason
+        told = f"key digest {bytes(found[0][0]).hex()}" if found else "a key that has changed meanwhile"
         raise ValueNotRepresentable(
             f"column `{column}` has a value that the target cannot hold exactly ({reason})",
-            findings=[Finding(f"source.{column}", f"{reason}, in the row with key digest {bytes(digest).hex()}")],
+            findings=[Finding(f"source.{column}", f"{reason}, in the row with {told}")],
         )
 
     def _plain(self, batch: Any) -> Any:

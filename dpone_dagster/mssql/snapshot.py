@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from dpone_dagster.campaign.errors import ConnectionLost, DponeError, DriverMissing, Interrupted, TransientFailure
@@ -57,6 +57,7 @@ class SnapshotConnection:
         self._guard = threading.Lock()
         self._cursor: Any = None
         self._cut = False
+        self._half_read = False  # the rest of a result may still be on its way
         self.active = False
 
     @contextlib.contextmanager
@@ -66,23 +67,23 @@ class SnapshotConnection:
         Args:
             label: What it is for, as the server shows it.
         """
-        self._cut = False
-        if self._connection is None:
-            self._connection = _connect(self._address)
-            self.execute(load("session.sql")["settings"])
+        self._cut = self._half_read = False
         kept = False
         try:
+            if self._connection is None:
+                self._connection = _connect(self._address)
+                self.execute(load("session.sql")["settings"])
             self.execute(context_statement(label))
             self.execute(_QUERIES["begin"])
             self.active = True
             yield
-            self.active = False
-            self.execute(_QUERIES["end"])
-            kept = True
+            if not self._half_read:
+                self.execute(_QUERIES["end"])
+                kept = True
         finally:
             self.active = False
             if not kept:
-                self.close()  # half a result may still be on its way
+                self.close()
 
     def execute(self, statement: str) -> None:
         """Execute for its effect."""
@@ -105,7 +106,7 @@ class SnapshotConnection:
             raise DponeError("the source answered with no row")
         return found[0][0]
 
-    def batches(self, statement: str, pace: Pace) -> Iterator[Any]:
+    def batches(self, statement: str, pace: Pace) -> Generator[Any, None, None]:
         """The rows of one statement as Arrow batches, none of them empty.
 
         Args:
@@ -113,10 +114,12 @@ class SnapshotConnection:
             pace: How many rows at once.
         """
         with self._executed(statement) as cursor:
+            self._half_read = True
             while True:
                 with self._translated():
                     batch = cursor.arrow_batch(pace.rows)
                 if not batch.num_rows:
+                    self._half_read = False
                     return
                 pace.seen(batch.num_rows, batch.nbytes)
                 yield batch

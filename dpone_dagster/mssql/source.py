@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
-from dpone_dagster.campaign.errors import CatalogDrift, ConnectionLost, DponeError, Interrupted
+from dpone_dagster.campaign.errors import CatalogDrift, ConnectionLost, DponeError, Interrupted, ValueNotRepresentable
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.mssql.chunkrange import in_chunk
@@ -73,18 +73,29 @@ class MssqlSource:
             CatalogDrift: The catalog digest differs.
             ValueNotRepresentable: While iterating: a guard fired, with column, reason and key digest.
         """
-        try:
-            with self._snapshots.snapshot(read.label):
-                self._snapshots.rows(filled(_QUERIES["first"], table=quoted_table(read.table)))
-                found = self._snapshots.rows(catalog_statement(read.table))
-                state = prove_catalog(found, read.table, read.contract, read.source_digest)
-                columns, digester = self._facts(read.table, state.all_columns)
-                condition = in_chunk(columns, read.chunk_column, read.chunk)
-                rows = RowRead(read.table, read.contract, condition, digester, read.digest_key, read.label)
-                stream = MssqlRows(self._snapshots, rows)
-                stream.digest = self._digest(rows) if read.digested else None
+        with self._snapshots.snapshot(read.label):
+            with self._drift_named(read):
+                rows = self._proven(read)
+                digest = self._digest(rows) if read.digested else None
+            with contextlib.closing(MssqlRows(self._snapshots, rows, self._drift_named(read))) as stream:
+                stream.digest = digest
                 yield stream
-        except (CatalogDrift, ConnectionLost, Interrupted):
+
+    def _proven(self, read: ChunkRead) -> RowRead:
+        """What is to be read, once the catalog is proven in the snapshot."""
+        self._snapshots.rows(filled(_QUERIES["first"], table=quoted_table(read.table)))
+        found = self._snapshots.rows(catalog_statement(read.table))
+        state = prove_catalog(found, read.table, read.contract, read.source_digest)
+        columns, digester = self._facts(read.table, state.all_columns)
+        condition = in_chunk(columns, read.chunk_column, read.chunk)
+        return RowRead(read.table, read.contract, condition, digester, read.digest_key, read.label)
+
+    @contextlib.contextmanager
+    def _drift_named(self, read: ChunkRead) -> Iterator[None]:
+        """A read that fails because the table was altered says so."""
+        try:
+            yield
+        except (CatalogDrift, ConnectionLost, Interrupted, ValueNotRepresentable):
             raise
         except DponeError:
             self._prove_again(read)

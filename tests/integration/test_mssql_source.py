@@ -15,8 +15,15 @@ from typing import Any
 import pytest
 
 from demo.mssql_server import MssqlServer
-from dpone_dagster.campaign.contract import Column, ColumnContract, ColumnType
-from dpone_dagster.campaign.errors import CatalogDrift, ConnectionLost, DponeError, Interrupted, TableMissing
+from dpone_dagster.campaign.contract import Column, ColumnContract, ColumnType, Guard
+from dpone_dagster.campaign.errors import (
+    CatalogDrift,
+    ConnectionLost,
+    DponeError,
+    Interrupted,
+    TableMissing,
+    ValueNotRepresentable,
+)
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import ChunkSpec, Plan
@@ -27,6 +34,7 @@ from dpone_dagster.ports.source import ChunkRead, Source, XminSource
 
 TABLE = TableRef("dbo", "t")
 PLAN = Plan(ChunkSpec("integer", "id", "1", "100", "100"))
+WIDE = Plan(ChunkSpec("integer", "id", "1", "100000", "100000")).chunk(0)
 TARGET = (
     Column("id", ColumnType("int4"), True),
     Column("note", ColumnType("text"), True),
@@ -144,6 +152,15 @@ def test_a_view_is_read_as_its_text_says(bench: Bench) -> None:
         bench.other.execute("DROP VIEW dbo.seen")
 
 
+def many(bench: Bench) -> None:
+    """More rows than one batch, or what the network holds."""
+    bench.other.execute(
+        "INSERT INTO dbo.t SELECT n + 1000, N'more', NULL FROM (SELECT TOP (60000) ROW_NUMBER() OVER "
+        "(ORDER BY (SELECT 1)) AS n FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b) AS numbers",
+        seconds=60,
+    )
+
+
 class GivenUp(Exception):
     pass
 
@@ -155,6 +172,8 @@ def test_a_read_that_is_given_up_leaves_a_usable_source(bench: Bench) -> None:
         raise GivenUp
     with bench.source.read_chunk(read) as stream:  # and one that nobody reads
         pass
+    with bench.source.read_chunk(read) as stream:  # and one that is left without a word
+        next(iter(stream))
     assert len(bench.rows(read)) == 3
 
 
@@ -165,14 +184,22 @@ def test_rows_are_read_once(bench: Bench) -> None:
             list(stream)
 
 
+def test_a_value_is_refused_before_the_rest_of_the_rows_is_read(bench: Bench) -> None:
+    many(bench)
+    bench.other.execute("UPDATE dbo.t SET seen = '2024-01-01T00:00:00.000001'", seconds=60)
+    read = bench.read_of(chunk=WIDE)
+    contract = ColumnContract.from_dict(read.contract.as_dict())
+    guarded = replace(contract.columns[2], guards=(Guard("precision", "nanoseconds", (1_000_000,)),))
+    read = replace(read, contract=replace(contract, columns=(*contract.columns[:2], guarded)))
+    with pytest.raises(ValueNotRepresentable) as refused:
+        bench.rows(read)
+    assert refused.value.findings[0].path == "source.seen"
+    assert len(bench.rows(bench.read_of())) == 3
+
+
 def test_a_read_is_cut_from_another_thread(bench: Bench) -> None:
-    bench.other.execute(
-        "INSERT INTO dbo.t SELECT n + 1000, N'more', NULL FROM (SELECT TOP (60000) ROW_NUMBER() OVER "
-        "(ORDER BY (SELECT 1)) AS n FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b) AS numbers",
-        seconds=60,
-    )
-    wide = Plan(ChunkSpec("integer", "id", "1", "100000", "100000")).chunk(0)
-    read = bench.read_of(chunk=wide)
+    many(bench)
+    read = bench.read_of(chunk=WIDE)
 
     def cut() -> None:
         with bench.source.read_chunk(read) as stream:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 import pytest
 
 from demo.mssql_server import MssqlServer
-from dpone_dagster.campaign.contract import Column, ColumnContract, ColumnOption, ColumnType
+from dpone_dagster.campaign.contract import Column, ColumnBinding, ColumnContract, ColumnOption, ColumnType
 from dpone_dagster.campaign.errors import ColumnContractRefused, ValueNotRepresentable
 from dpone_dagster.campaign.matching import match_columns
 from dpone_dagster.campaign.names import TableRef
@@ -23,6 +23,7 @@ from dpone_dagster.campaign.plan import ChunkSpec, Plan
 from dpone_dagster.campaign.typetables import Server, type_table
 from dpone_dagster.mssql.bulk import bulk_copy
 from dpone_dagster.mssql.catalog import CatalogReader
+from dpone_dagster.mssql.digests import content_digest as mssql_content_digest
 from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.rowinsert import insert_batches
 from dpone_dagster.mssql.session import Session
@@ -31,6 +32,7 @@ from dpone_dagster.mssql.stages import Stage
 from dpone_dagster.ports.source import ChunkRead
 from dpone_dagster.postgres.columns import read_columns
 from dpone_dagster.postgres.copyin import Blocks, copy_in
+from dpone_dagster.postgres.digests import content_digest
 from dpone_dagster.postgres.session import Session as PostgresSession
 from tests.integration.mssql_source_cases import TO_MSSQL, TO_POSTGRES, Case, type_of
 from tests.integration.test_mssql_types import Held
@@ -87,6 +89,11 @@ class Bench:
         ) as rows:
             yield rows
 
+    def digested(self, contract: ColumnContract) -> ColumnContract:
+        """The columns that have a digest on this server; the stand-in writes no bytes, and no scale of a cast."""
+        without = self.source.types_without_digest()
+        return replace(contract, columns=tuple(c for c in contract.columns if _is_written(c, without)))
+
     @property
     def good(self) -> list[dict[int, str]]:
         longest = max(len(case.good) for case in self.cases)
@@ -103,6 +110,11 @@ def bench_of(mssql: MssqlServer) -> Iterator[Callable[[Sequence[Case]], Bench]]:
     with contextlib.closing(Session(url, "test")) as session, contextlib.closing(MssqlSource(url, "test")) as source:
         yield lambda cases: Bench(session, source, cases)
     mssql.drop("types")
+
+
+def _is_written(column: ColumnBinding, without: frozenset[str]) -> bool:
+    source, cast = type_of(column.source_type), type_of(column.cast or "")
+    return source.name not in without and not (cast.name == "decimal" and source.args[1:] not in ((), cast.args[1:]))
 
 
 def _groups(cases: Sequence[Case]) -> list[Sequence[Case]]:
@@ -139,6 +151,10 @@ def test_values_arrive_in_postgresql_exactly_or_stop_their_chunk(
             names = psycopg.sql.SQL(", ").join(psycopg.sql.Identifier(c.target) for c in contract.columns)
             copy = psycopg.sql.SQL("COPY public.t ({}) FROM STDIN (FORMAT {})").format(names, blocks.format)
             assert copy_in(session, copy, blocks) == len(bench.good) == rows.rows
+        digested = bench.digested(contract)
+        assert bench.source.content_digest(SOURCE, digested) == content_digest(
+            session, TableRef("public", "t"), digested
+        )
     casts = ", ".join(_postgres_text(n, case) for n, case in enumerate(cases))
     with psycopg.connect(database, options="-c TimeZone=UTC") as target:
         for row, *values in target.execute(f"SELECT id, {casts} FROM public.t ORDER BY id".encode()):
@@ -173,6 +189,8 @@ def test_values_arrive_in_sql_server_exactly_or_stop_their_chunk(
     stage = Stage(BY_BULK, {c.target: c.target for c in contract.columns}, "types")
     assert bulk_copy(bench.session, stage, Held(batches)) == len(bench.good)
     assert insert_batches(bench.session, quoted_table(BY_ROW), batches) == len(bench.good)
+    digested = bench.digested(contract)
+    assert bench.source.content_digest(SOURCE, digested) == mssql_content_digest(bench.session, BY_BULK, digested)
     forms = ", ".join(FORMS.get(type_of(c.target).name, "{}").format(f"c{n}") for n, c in enumerate(cases))
     for table in (BY_BULK, BY_ROW):
         query = f"SELECT id, {forms} FROM {quoted_table(table)} ORDER BY id"
