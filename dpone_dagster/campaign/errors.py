@@ -155,6 +155,13 @@ class TableMissing(Refused):
     next_step = "Check schema, name and SELECT right of the source login."
 
 
+class SourceIsTarget(Refused):
+    """Source and target are the same table of the same database, whatever their connections are called."""
+
+    code = "SOURCE_IS_TARGET"
+    next_step = "Correct `source` or `sink`: another table, or the connection to the other database."
+
+
 class TargetNotProvisioned(Refused):
     """The target table does not exist: it is created and reviewed by people, never by a campaign."""
 

@@ -48,6 +48,7 @@ from dpone_dagster.engine.sessions import (
     target_session,
 )
 from dpone_dagster.engine.standing import prove_standing
+from dpone_dagster.engine.twoends import prove_two_ends
 from dpone_dagster.ports.fence import EXCLUSIVE_WAIT_SECONDS
 from dpone_dagster.ports.source import Source, SourceTable, XminSource
 from dpone_dagster.ports.tables import ShadowHandle, TargetTable
@@ -176,6 +177,7 @@ def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven
     live = target.tables.describe(spec.target)
     if live is None:
         raise TargetNotProvisioned(f"the target table {spec.target} does not exist")
+    prove_two_ends(spec, source, table, target, live.object_id)
     _prove_table(spec, live)
     types = type_table(spec.source_type, spec.sink_type)
     prove_keys(spec, table.columns, live, types)

@@ -11,6 +11,7 @@ from dpone_dagster.campaign.identity import canonical_json
 from dpone_dagster.campaign.ledger import LOADABLE, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.generation import is_generation
+from dpone_dagster.engine.twoends import prove_two_ends
 from dpone_dagster.ports.source import Source, SourceTable
 from dpone_dagster.ports.tables import TargetTable
 from dpone_dagster.ports.target import Target
@@ -30,10 +31,12 @@ def prove_standing(spec: CampaignSpec, record: CampaignRecord, source: Source, t
     Raises:
         GenerationStale: The live table is another generation than at prepare.
         CatalogDrift: Source or live table were altered since; the message names what differs.
+        SourceIsTarget: A connection leads elsewhere since, and both ends are one table.
     """
-    _prove_source(spec, record, source)
+    table = _prove_source(spec, record, source)
     if record.phase not in _TO_BE_LOADED:
         return
+    prove_two_ends(spec, source, table, target, record.live_object_id)
     try:
         if record.direct:
             prove_written(record, target)
@@ -100,10 +103,10 @@ def prove_written(record: CampaignRecord, target: Target) -> None:
         raise CatalogDrift(f"{record.target} was altered since the campaign was prepared")
 
 
-def _prove_source(spec: CampaignSpec, record: CampaignRecord, source: Source) -> None:
+def _prove_source(spec: CampaignSpec, record: CampaignRecord, source: Source) -> SourceTable:
     table = source.describe(spec.source, spec.source_columns)
     if table.digest == record.source_digest:
-        return
+        return table
     found = _altered(table, ColumnContract.from_dict(record.contract), whole=spec.source_columns is None)
     raise CatalogDrift(f"{spec.source} no longer looks as it did when the campaign was prepared: {found}")
 

@@ -49,6 +49,10 @@ class MssqlSource:
         now: datetime = self._session.value(_QUERIES["clock"])
         return now.replace(tzinfo=UTC)
 
+    def domain(self) -> str:
+        """Server, database, and when both were made; a readable secondary is another server."""
+        return str(self._session.value(load("target.sql")["domain"]))
+
     def describe(self, table: TableRef, columns: tuple[str, ...] | None) -> SourceTable:
         """Read the catalog; no row is read.
 

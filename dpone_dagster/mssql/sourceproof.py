@@ -60,7 +60,7 @@ def describe(session: Session, table: TableRef, wanted: tuple[str, ...] | None) 
     _prove_readable(session, table, [row for row in found if wanted is None or row["name"] in wanted])
     state = state_of(session.rows(_of("catalog", table), seconds=_SECONDS), wanted or names)
     digest = state.all_columns if wanted is None else state.named_columns
-    return SourceTable(table, _KINDS[found[0]["kind"]], columns, digest)
+    return SourceTable(table, _KINDS[found[0]["kind"]], columns, digest, int(found[0]["object_id"]))
 
 
 def columns_of(session: Session, table: TableRef) -> tuple[Column, ...]:

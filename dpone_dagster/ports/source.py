@@ -24,12 +24,14 @@ class SourceTable:
         kind: `table`, `partitioned`, `view`, `foreign`, `matview`.
         columns: In catalog order, generated columns included, dropped ones not.
         digest: SHA-256 over the catalog of the columns that are read; what `read_chunk` compares.
+        object_id: Object id on the server.
     """
 
     table: TableRef
     kind: str
     columns: tuple[Column, ...]
     digest: str
+    object_id: int
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,10 @@ class Source(Protocol):
 
     def clock(self) -> datetime:
         """The server's clock, now."""
+        ...
+
+    def domain(self) -> str:
+        """As `Target.domain`; comparable with that of a target on the same kind of server."""
         ...
 
     def describe(self, table: TableRef, columns: tuple[str, ...] | None) -> SourceTable:

@@ -29,6 +29,7 @@ from dpone_dagster.postgres.session import Session, translated
 from dpone_dagster.postgres.sourceproof import (
     CatalogState,
     catalog_state,
+    domain,
     prove_server,
     prove_settlement,
     prove_table,
@@ -70,6 +71,10 @@ class PostgresSource:
         found: datetime = row[0]
         return found
 
+    def domain(self) -> str:
+        """The cluster's system identifier and the database's object id; a standby has its primary's."""
+        return domain(self._session)
+
     def identity(self) -> SourceIdentity:
         """Which server this is."""
         return server_state(self._session).identity
@@ -100,7 +105,7 @@ class PostgresSource:
         if state is None:
             raise TableMissing(f"the source table {table} does not exist")
         digest = state.all_columns if columns is None else state.named_columns
-        return SourceTable(table, kind, found[2], digest)
+        return SourceTable(table, kind, found[2], digest, found[0])
 
     def _readable_kind(self, table: TableRef) -> str:
         query = load("source.sql")["relation"]

@@ -67,6 +67,11 @@ def server_state(session: Session) -> ServerState:
     return _server(_one(session, sql.SQL(load("source.sql")["server"])))
 
 
+def domain(session: Session) -> str:
+    """The cluster's system identifier and the database's object id, as `PostgresTarget.domain`."""
+    return str(_one(session, sql.SQL(load("tables.sql")["domain"]))["domain"])
+
+
 def catalog_state(session: Session, table: TableRef, columns: list[str]) -> CatalogState | None:
     """The digests now; None if there is no such table.
 

@@ -7,7 +7,7 @@ SELECT /* dpone:key_quality */
     ) AS duplicate)
 
 -- name: domain
-SELECT /* dpone:domain */ (SELECT system_identifier FROM pg_control_system())::text || '/' || d.oid::text
+SELECT /* dpone:domain */ (SELECT system_identifier FROM pg_control_system())::text || '/' || d.oid::text AS domain
 FROM pg_database d WHERE d.datname = current_database()
 
 -- name: insert_staged

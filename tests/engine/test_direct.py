@@ -24,6 +24,7 @@ from dpone_dagster.campaign.errors import (
     KeyInvalid,
     RightsMissing,
     RollbackRefused,
+    SourceIsTarget,
 )
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.campaign.receipts import Approval
@@ -373,6 +374,17 @@ def test_windows_that_are_apart_are_loaded_side_by_side_and_no_others(small: Ord
             prepare(direct(small, "replace", number=3).spec, small.connector, intent="run", run_id="run-3")
         done(direct(small, "replace", chunk=TWO_DAYS, number=4))
     assert within(small.target_rows(), 30, 31) == within(small.source_rows(), 30, 31)
+
+
+@pytest.mark.parametrize("route", ["mssql to mssql"], indirect=True)
+def test_one_table_of_sql_server_under_two_names_of_a_connection_is_refused(route: Orders) -> None:
+    direct(route, "incremental_append", chunk=TWO_DAYS)
+    assert route.manifest["source"]["connection_ref"] != route.manifest["sink"]["connection_ref"]
+    route.manifest["source"]["table"] = {"schema": "landing", "name": "orders"}
+    rows = route.target_rows()
+    with pytest.raises(SourceIsTarget):
+        prepare(route.spec, route.connector, intent="run", run_id="run-1")
+    assert route.target_rows() == rows
 
 
 def test_a_date_is_not_cut_at_a_time_of_day(small: Orders) -> None:

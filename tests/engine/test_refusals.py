@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
-from dpone_dagster.campaign.errors import Refused
+from dpone_dagster.campaign.errors import Refused, SourceIsTarget
 from dpone_dagster.engine.inspect import doctor
 from dpone_dagster.engine.prepare import prepare
 from tests.orders import COLUMNS, Orders
@@ -174,3 +176,38 @@ def test_everything_that_is_wrong_with_the_target_is_said_at_once(orders: Orders
     named = {finding.path for finding in refusal.value.findings}
     assert len(named) == 3, named
     assert all(finding.advice for finding in refusal.value.findings)
+
+
+@pytest.mark.parametrize("publication", ["direct", "shadow_swap"])
+def test_one_table_under_two_names_of_a_connection_is_no_source_and_target(orders: Orders, publication: str) -> None:
+    orders.source_url = orders.target_url
+    orders.manifest["source"]["table"] = {"schema": "landing", "name": "orders"}
+    if publication == "direct":
+        orders.manifest["source"].pop("options")
+        orders.backfill.pop("publication")
+        orders.on_target("ALTER TABLE landing.orders DROP CONSTRAINT orders_pkey")
+    before, rows = orders.on_target(EVERYTHING), orders.target_rows()
+    with pytest.raises(SourceIsTarget, match=r"`pg_oltp`.*`pg_dwh`"):
+        prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    assert (orders.on_target(EVERYTHING), orders.target_rows()) == (before, rows)
+    assert "SOURCE_IS_TARGET" in " ".join(map(str, doctor(orders.spec, orders.connector).findings))
+
+
+def test_a_copy_of_a_database_is_a_source_until_its_connection_leads_to_the_target(orders: Orders) -> None:
+    original = orders.target_url
+    name = conninfo_to_dict(original)["dbname"]
+    with psycopg.connect(orders.source_url, autocommit=True) as connection:
+        # The same object ids, and another database.
+        connection.execute(f'DROP DATABASE IF EXISTS "{name}_copy"'.encode())
+        connection.execute(f'CREATE DATABASE "{name}_copy" TEMPLATE "{name}"'.encode())
+        orders.source_url = original.replace(f"/{name}", f"/{name}_copy", 1)
+        try:
+            orders.manifest["source"]["table"] = {"schema": "landing", "name": "orders"}
+            orders.manifest["source"].pop("options")
+            orders.backfill.pop("publication")
+            prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+        finally:
+            connection.execute(f'DROP DATABASE "{name}_copy" WITH (FORCE)'.encode())
+    orders.source_url = original
+    with pytest.raises(SourceIsTarget):
+        prepare(orders.spec, orders.connector, intent="run", run_id="run-2")
