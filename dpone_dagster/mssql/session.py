@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from dpone_dagster.campaign.errors import DponeError, OutcomeUnknown, ServerUnreachable
+from dpone_dagster.campaign.errors import ConnectionLost, DponeError, OutcomeUnknown, ServerUnreachable
 from dpone_dagster.mssql.address import Address, connection_string
 from dpone_dagster.mssql.driver import driver_name, load_pyodbc
 from dpone_dagster.mssql.faults import has_spoken, is_lost, login_failure, state_of, translate
@@ -36,6 +37,7 @@ _KEYWORDS = {
 # Beyond this many characters a text is given as nvarchar(max), or the driver takes the older ntext for it.
 _SHORT_TEXT = 2_000
 _QUERIES = load("session.sql")
+_NAME = re.compile(r"/\* (dpone:\w+)")
 
 Row = tuple[Any, ...]
 
@@ -125,11 +127,11 @@ class Session:
         """The first column of the first row.
 
         Raises:
-            DponeError: There is no row.
+            ConnectionLost: There is no row. A server that cannot say yet what it knows is asked by a new session.
         """
         found = self.row(statement, *values, seconds=seconds)
         if found is None:
-            raise DponeError("the server answered with no row")
+            raise ConnectionLost(f"the server answered {_named(statement)} with no row")
         return found[0]
 
     def execute(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> None:
@@ -294,6 +296,12 @@ class Session:
             companion.close()
         with contextlib.suppress(load_pyodbc().Error):
             self.connection.close()
+
+
+def _named(statement: str) -> str:
+    """The statement by the comment that the server sees too."""
+    found = _NAME.search(statement)
+    return found[1] if found else "a statement"
 
 
 def _counted(statement: str) -> str:

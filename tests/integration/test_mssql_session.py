@@ -126,6 +126,11 @@ def test_an_error_after_the_result_is_not_missed(session: Session, other: Sessio
     assert numbers(other) == []
 
 
+def test_an_answer_without_its_row_is_another_session_s_to_give(session: Session) -> None:
+    with pytest.raises(ConnectionLost, match="answered dpone:nothing with no row"):
+        session.value("SELECT /* dpone:nothing */ 1 WHERE 1 = 0")
+
+
 def test_transactions_do_not_nest(session: Session) -> None:
     with session.transaction(), pytest.raises(DponeError, match="already"), session.transaction():
         pass
