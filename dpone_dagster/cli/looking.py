@@ -17,6 +17,7 @@ from dpone_dagster.cli.slots import slot_warnings
 from dpone_dagster.cli.terminal import waiting
 from dpone_dagster.connections import Connections
 from dpone_dagster.engine import inspect
+from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.ports.target import Connector
 from dpone_dagster.settings import dagster_home, load_route, load_spec
@@ -145,7 +146,7 @@ def doctor_report(manifest: Asked) -> Report:
     """What is wrong and what to do next."""
     spec, connector = open_campaign(manifest)
     with waiting(f"{spec.dataset}: looking at servers, tables and state"):
-        diagnosis = inspect.doctor(spec, connector)
+        diagnosis = doctor(spec, connector)
         warnings = (*diagnosis.warnings, *slot_warnings(dagster_home(), spec.lanes))
     number = len(diagnosis.findings)
     found = "nothing wrong" if not number else f"{number} finding{'s' if number > 1 else ''}"

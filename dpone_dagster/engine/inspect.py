@@ -1,12 +1,10 @@
-"""Look at a campaign without touching it: status for people and programs, doctor for the next action."""
+"""Look at a campaign without touching it: where it stands, for people and programs, and what to do next."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpone_dagster.campaign.errors import CampaignRolledBack, DponeError, Finding, PlanDrift, RightsMissing
+from dpone_dagster.campaign.errors import Finding, PlanDrift
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, ChunkRecord, ChunkState, Holder, Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import PublicationReceipt
@@ -15,16 +13,12 @@ from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.statebackends import state_facts
 from dpone_dagster.engine.card import validation_word
 from dpone_dagster.engine.complete import DIFFERING, FIRST_OTHER_DIGESTS, OTHER_DIGESTS
-from dpone_dagster.engine.neighbours import waiting
-from dpone_dagster.engine.prepare import prove_campaign, prove_rights, prove_unchanged
-from dpone_dagster.engine.sessions import prove_manifest, source_session, target_session
-from dpone_dagster.engine.surroundings import around_source, around_target, outside
+from dpone_dagster.engine.sessions import prove_manifest, target_session
 from dpone_dagster.engine.validate import ValidationEvidence
 from dpone_dagster.ports.target import Connector, Target
 
 _SHOWN_FAILURES = 20
 _DIGEST_NUMBERS = ("digested_chunks", "source_digest", "target_digest", OTHER_DIGESTS, FIRST_OTHER_DIGESTS)
-_MEND = "mend the findings, then run doctor again"
 
 
 @dataclass(frozen=True)
@@ -237,154 +231,3 @@ def status_of(spec: CampaignSpec, target: Target) -> CampaignStatus:
         tuple(target.fence.holders(spec.run_key)),
         tuple(target.tables.stages(record.shadow, record.run_key)) if record.phase in FINISHED else (),
     )
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """What doctor found, and the one thing to do next.
-
-    Attributes:
-        findings: What is wrong.
-        next_action: While something stands in the way of a run, to mend that.
-        status: Where the campaign stands; None if that could not be read.
-        notes: What is worth knowing and nobody's fault: sessions at work, rows that are out of scope.
-    warnings: What is worth mending and stands in nobody's way: clocks, room, settings, what was left behind.
-    """
-
-    findings: tuple[Finding, ...]
-    next_action: str
-    status: CampaignStatus | None = None
-    notes: tuple[str, ...] = ()
-    warnings: tuple[Finding, ...] = ()
-
-    def as_dict(self) -> Mapping[str, object]:
-        """The public JSON of `dpone backfill doctor`."""
-        return {
-            "findings": [f.as_dict() for f in self.findings],
-            "warnings": [f.as_dict() for f in self.warnings],
-            "notes": list(self.notes),
-            "next_action": self.next_action,
-            "status": self.status.as_dict() if self.status else None,
-        }
-
-
-def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
-    """Check reachability, tables, plan coverage, locks and state. Changes nothing.
-
-    Args:
-        spec: The campaign.
-        connector: Opens the connections.
-    """
-    findings: list[Finding] = []
-    notes: list[str] = []
-    warnings: list[Finding] = []
-    refused: list[DponeError] = []
-    seen: CampaignStatus | None = None
-    for place, look in _LOOKS:
-        try:
-            findings.extend(look(spec, connector))
-        except DponeError as error:
-            findings.extend(_refusal(place, error, refused))
-            refused.append(error)
-    in_the_way = bool(findings)
-    try:
-        with source_session(connector, "doctor") as source:
-            notes.extend(outside(spec, source))
-            warnings.extend(around_source(source))
-        with target_session(connector, "doctor") as target:
-            notes.extend(_waiting(spec, target))
-            room, found = around_target(spec, target)
-            notes.append(room)
-            warnings.extend(found)
-            seen = status_of(spec, target)
-        stuck = {holder.session_id for _, holder in seen.stuck}
-        at_work = (holder for holder in seen.holders if holder.session_id not in stuck)
-        notes.extend(f"{holder}: leave it alone while its run is alive" for holder in at_work)
-        findings.extend(_state_findings(seen))
-    except DponeError as error:
-        findings.extend(_refusal("state", error, refused))
-    action = _MEND if seen is None or (in_the_way and not seen.drift) else seen.recommended_action
-    told = {finding.path for finding in findings}
-    left = tuple(warning for warning in warnings if warning.path not in told)
-    return Diagnosis(tuple(dict.fromkeys(findings)), action, seen, tuple(notes), left)
-
-
-def _refusal(place: str, error: DponeError, before: Sequence[DponeError]) -> list[Finding]:
-    """What an error found, each by itself; the error as one finding where it has none. One cause is said once."""
-    lacking = any(isinstance(known, RightsMissing) for known in before)
-    if lacking and (isinstance(error, RightsMissing) or error.code == DponeError.code):
-        return []
-    if any((known.code, known.message) == (error.code, error.message) for known in before):
-        return []
-    return list(error.findings) or [Finding(place, f"{error.code}: {error.message}", error.advice)]
-
-
-def _rights_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
-    with target_session(connector, "doctor") as target:
-        prove_rights(spec, target)
-    yield from ()
-
-
-def _prepare_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
-    """What prepare would refuse."""
-    with target_session(connector, "doctor") as target, source_session(connector, "doctor") as source:
-        record = target.ledger.campaign(spec.run_key) if target.ledger.provisioned() else None
-        if record is None:
-            prove_campaign(spec, source, target)
-        else:
-            # Status names an edited manifest; what it says now is not what the tables are held to.
-            with contextlib.suppress(PlanDrift, CampaignRolledBack):
-                prove_unchanged(spec, source, target, record, "resume")
-    yield from ()
-
-
-def _waiting(spec: CampaignSpec, target: Target) -> Iterator[str]:
-    """Other campaigns of the target that are unfinished and nobody's work."""
-    for other in waiting(target, spec):
-        yield (
-            f"campaign {other.run_key[:12]} ({other.backfill_id or other.dataset}) of {spec.target} is "
-            f"{other.phase} and nobody works on it: whichever is published first, the other cannot be"
-        )
-
-
-def _source_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
-    with source_session(connector, "doctor") as source:
-        source.describe(spec.source, spec.source_columns)
-    yield from ()
-
-
-def _target_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:
-    with target_session(connector, "doctor") as target, target_session(connector, "doctor witness") as witness:
-        target.fence.prove_session_locks(witness.fence)
-        live = target.tables.describe(spec.target)
-        if live is None:
-            yield Finding(str(spec.target), "the target table does not exist", "create it as reviewed")
-            return
-        yield from live.unwritable if spec.direct else live.findings
-
-
-_LOOKS = (
-    ("source", _source_findings),
-    ("rights", _rights_findings),
-    ("target", _target_findings),
-    ("campaign", _prepare_findings),
-)
-
-
-def _state_findings(seen: CampaignStatus) -> Iterator[Finding]:
-    yield from seen.findings
-    for chunk, holder in seen.stuck:
-        expired = f"{chunk.lease_expires_at:%Y-%m-%d %H:%M:%S%z}"
-        yield Finding(
-            f"chunk {chunk.index}",
-            f"its lease ran out at {expired} and its lock is still held by {holder}; {chunk.worker} is stopped or cut "
-            "off, and its run waits for it without end",
-            f"look at that host; then dpone backfill release MANIFEST --chunk {chunk.index} --yes --approved-by NAME",
-        )
-    for stage in seen.stages:
-        yield Finding(stage, "a stage table that was in use at the publication", "dpone backfill resume MANIFEST")
-    stuck = {chunk.index for chunk, _ in seen.stuck}
-    for chunk in (c for c in seen.failed if c.index not in stuck):
-        yield Finding(
-            f"chunk {chunk.index}", f"{chunk.effective_state}: {chunk.error_code or ''} {chunk.error or ''}".strip()
-        )

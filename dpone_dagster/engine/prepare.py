@@ -84,7 +84,7 @@ def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id:
         source_session(connector, "prepare") as source,
     ):
         target.fence.prove_session_locks(witness.fence)
-        _prove_one_domain(spec, connector, target)
+        prove_one_domain(spec, connector, target)
         prove_rights(spec, target)  # before any look into the state tables, which may be forbidden
         record = _recorded(spec, target)
         if record is None:
@@ -93,7 +93,12 @@ def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id:
         return _take_up(spec, target, record, intent, run_id)
 
 
-def _prove_one_domain(spec: CampaignSpec, connector: Connector, target: Target) -> None:
+def prove_one_domain(spec: CampaignSpec, connector: Connector, target: Target) -> None:
+    """State and target are one server and database.
+
+    Raises:
+        StateDomainSplit: They are not, as the server says.
+    """
     if spec.state.connection_ref == spec.sink_ref:
         return
     state = opened(connector.state, "prepare state")
@@ -120,9 +125,18 @@ def prove_rights(spec: CampaignSpec, target: Target) -> None:
 def _recorded(spec: CampaignSpec, target: Target) -> CampaignRecord | None:
     if _provisioned(spec, target):
         return target.ledger.campaign(spec.run_key)
+    prove_state_may_be_made(spec)
+    return None
+
+
+def prove_state_may_be_made(spec: CampaignSpec) -> None:
+    """State tables that are not there are made by the campaign, not by people.
+
+    Raises:
+        StateNotProvisioned: By people.
+    """
     if spec.state.provisioning == "external":
         raise StateNotProvisioned(f"schema {spec.state.schema} has no state tables")
-    return None
 
 
 def _provisioned(spec: CampaignSpec, target: Target) -> bool:

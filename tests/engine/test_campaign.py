@@ -22,9 +22,10 @@ from dpone_dagster.campaign.ledger import Phase, Worker
 from dpone_dagster.campaign.plan import Chunk
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
+from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.increment import increment_gate, run_increment
-from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.load import LaneResult, load_lane
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish

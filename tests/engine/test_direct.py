@@ -33,10 +33,11 @@ from dpone_dagster.engine import complete as completing
 from dpone_dagster.engine import lane as lanes
 from dpone_dagster.engine.cancel import cancel
 from dpone_dagster.engine.complete import complete
+from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.dropbackup import preview_drop
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.increment import run_increment
-from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.rollback import preview_rollback, rollback

@@ -16,7 +16,7 @@ import pytest
 from dpone_dagster.campaign.errors import CampaignActive, DponeError, RightsMissing, StateElsewhere
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.cancel import cancel
-from dpone_dagster.engine.inspect import doctor
+from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.mssql import chunkwrite as mssql_chunkwrite
 from dpone_dagster.mssql import fence as mssql_fence

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dpone_dagster.engine import surroundings
-from dpone_dagster.engine.inspect import Diagnosis, doctor
+from dpone_dagster.engine.doctor import Diagnosis, doctor
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.mssql.stages import stage_prefix
 from dpone_dagster.ports.target import ServerRoom

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from dpone_dagster.campaign.errors import PlanDrift
+from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.increment import run_increment
-from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.prepare import prepare
 from tests.engine.campaign import finish, load
 from tests.orders import Orders

@@ -19,8 +19,9 @@ from dpone_dagster.campaign.errors import (
     PublicationBlocked,
 )
 from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.increment import increment_gate, run_increment
-from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.rollback import preview_rollback

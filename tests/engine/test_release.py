@@ -13,7 +13,8 @@ import pytest
 from dpone_dagster.campaign.errors import ConnectionLost, OutcomeUnknown, ReleaseRefused
 from dpone_dagster.campaign.ledger import Worker
 from dpone_dagster.campaign.selection import ChunkSelection
-from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.doctor import doctor
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.release import preview_release, release
 from dpone_dagster.mssql.stages import stage_prefix

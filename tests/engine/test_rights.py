@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from dpone_dagster.campaign.errors import RightsMissing
-from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.doctor import doctor
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.prepare import prepare
 from tests.engine.campaign import finish, load
 from tests.orders import Orders

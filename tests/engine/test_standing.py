@@ -6,7 +6,7 @@ import pytest
 
 from dpone_dagster.campaign.errors import CatalogDrift, DponeError, GenerationStale
 from dpone_dagster.campaign.ledger import CampaignRecord
-from dpone_dagster.engine.inspect import doctor
+from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.standing import prove_standing
 from tests.engine.campaign import finish, load

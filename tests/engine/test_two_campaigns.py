@@ -6,7 +6,8 @@ import pytest
 
 from dpone_dagster.campaign.errors import CampaignActive
 from dpone_dagster.campaign.ledger import Phase
-from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.doctor import doctor
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.prepare import Intent, prepare
 from tests.engine.campaign import finish, load
 from tests.orders import Orders

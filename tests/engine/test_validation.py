@@ -6,7 +6,8 @@ import json
 from decimal import Decimal
 
 from dpone_dagster.campaign.ledger import Phase
-from dpone_dagster.engine.inspect import doctor, status
+from dpone_dagster.engine.doctor import doctor
+from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import validate

@@ -17,7 +17,7 @@ import pytest
 
 from demo.mssql_server import MssqlServer
 from dpone_dagster.campaign.errors import DponeError, RightsMissing
-from dpone_dagster.engine.inspect import doctor
+from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.prepare import prepare
 from dpone_dagster.mssql.session import Session
 from dpone_dagster.mssql.target import MssqlTarget
