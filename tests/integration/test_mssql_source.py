@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from demo.mssql_server import MssqlServer
-from dpone_dagster.campaign.contract import Column, ColumnContract, ColumnType, Guard
+from dpone_dagster.campaign.contract import Column, ColumnContract, ColumnOption, ColumnType, Guard
 from dpone_dagster.campaign.errors import (
     CatalogDrift,
     ConnectionLost,
@@ -159,6 +159,26 @@ def many(bench: Bench) -> None:
         "(ORDER BY (SELECT 1)) AS n FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b) AS numbers",
         seconds=60,
     )
+
+
+def test_columns_of_any_name_are_read(bench: Bench) -> None:
+    names = ["select", "it's", 'q"q', "%s", "?", "{x}", "c1", "a b"]  # the stand-in's catalog is ASCII
+    columns = ", ".join(f"[{name}] nvarchar(9) NULL" for name in names)
+    values = ", ".join(f"N'{place}'" for place in range(len(names)))
+    bench.other.execute(
+        f"DROP TABLE dbo.t; CREATE TABLE dbo.t (id int NOT NULL, {columns}); INSERT INTO dbo.t VALUES (1, {values})",
+        seconds=30,
+    )
+    table = bench.source.describe(TABLE, None)
+    target = [TARGET[0], *(Column(name, ColumnType("varchar", (9,)), True) for name in names)]
+    home = type_table("mssql", "postgres").home
+    options = {"?": ColumnOption("null")}
+    contract = match_columns(table.columns, target, options=options, wanted=None, key=("id",), find_home=home)
+    read = ChunkRead(TABLE, PLAN.chunk(0), "id", contract, table.digest, None, "00ff", "arrow", "what? {x} */", True)
+    with bench.source.read_chunk(read) as stream:
+        rows = [row for batch in stream for row in batch.to_pylist()]
+    assert rows == [{"id": 1, **{name: str(place) for place, name in enumerate(names)}}]
+    assert (dict(stream.nulled), str(stream.digest).partition(":")[0]) == ({"?": 0}, "1")
 
 
 class GivenUp(Exception):
