@@ -191,7 +191,7 @@ class StateVersionOlder(Refused):
 
 
 class StateFileBroken(Refused):
-    """A campaign's state file is torn, or it is not the state of that campaign."""
+    """A campaign's state file is torn or was edited, or it is not the state of that campaign."""
 
     code = "STATE_FILE_BROKEN"
     next_step = (

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from dpone_dagster.campaign.errors import DponeError, StateFileBroken, StateFileUnusable, StateVersionNewer
 from dpone_dagster.faultpoints import reach
+from dpone_dagster.files.fileshape import misfits
 
 FORMAT = "dpone-backfill-state"
 VERSION = 1
@@ -39,12 +40,13 @@ class StateFile:
         self._lock_path = folder / f"{run_key}.lock"
         self._guard = threading.RLock()
         self._changing: Document | None = None
+        self._sound = ""  # the text that was found right, or written, last
 
     def read(self) -> Document | None:
         """What the file says, or what this thread's open change makes of it; None if there is no file.
 
         Raises:
-            StateFileBroken: It is torn, or no state file of this campaign.
+            StateFileBroken: It is torn, was edited, or is no state file of this campaign.
             StateFileUnusable: It may not be read.
             StateVersionNewer: A newer program wrote it.
         """
@@ -112,9 +114,13 @@ class StateFile:
             raise StateFileBroken(f"{self.path} is no text") from error
         try:
             found = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise StateFileBroken(f"{self.path} is torn or was edited: {error}") from error
-        return self._proven(found)
+        proven = self._proven(found)
+        if text != self._sound and (findings := misfits(text)):
+            raise StateFileBroken(f"{self.path} was edited: no state is made of it", findings=findings)
+        self._sound = text
+        return proven
 
     def _proven(self, found: Any) -> Document:
         if not isinstance(found, dict) or found.get("format") != FORMAT:
@@ -147,6 +153,7 @@ class StateFile:
                 handle.flush()
                 os.fsync(handle.fileno())
             os.replace(written, self.path)
+            self._sound = text
             _flush_folder(self.path.parent)
         except OSError as error:
             raise StateFileUnusable(f"{self.path} cannot be written: {error.strerror}") from error

@@ -82,6 +82,46 @@ def test_what_is_not_the_whole_file_is_refused_and_left_as_it_is(tmp_path: Path,
     assert path_in(tmp_path).read_bytes() == found
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('"state": "pending"', '"state": "comitted"', "chunks.0.state"),
+        ('"state": "pending", ', "", "chunks.0.state"),
+        ('"epoch": 0', '"epoch": "x"', "chunks.0.epoch"),
+        ('"tries": 0', '"tries": 0, "rows": "x"', "chunks.0.rows"),
+        ('"tries": 0', '"tries": 0, "seconds": NaN', "chunks.0.seconds"),
+        ('"tries": 0', '"tries": 0, "started_at": "yesterday"', "chunks.0.started_at"),
+        ('"tries": 0', '"tries": 0, "started_at": "2026-01-02T03:04:05"', "chunks.0.started_at"),
+        ('"tries": 0', '"tries": 0, "worker_run_id": "run-1"', "chunks.0"),
+        ('"tries": 0', '"tries": 0, "receipt": {}', "chunks.0.receipt.run_key"),
+        ('"state": "pending"', '"state": "running"', "chunks.0"),
+        ('"phase": "prepared"', '"phase": "foo"', "campaign.phase"),
+        ('"live_object_id": ', '"live_object_id": -', "campaign.live_object_id"),
+        ('"anchor_timeline": 1', '"anchor_timeline": null', "campaign"),
+        ('"target_type": "json"', '"target_type": "jsonb"', "campaign"),
+    ],
+)
+def test_values_that_no_record_can_hold_are_refused_by_their_place(
+    tmp_path: Path, old: str, new: str, place: str
+) -> None:
+    ledger = started(tmp_path)
+    path = path_in(tmp_path)
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    for look in (ledger.campaign, FileLedger(tmp_path, RUN_KEY).progress):
+        with pytest.raises(StateFileBroken, match="was edited") as refused:
+            look(RUN_KEY)
+        assert place in [each.path for each in refused.value.findings]
+        assert "move it away" in refused.value.advice
+
+
+def test_a_file_of_nothing_but_brackets_is_refused(tmp_path: Path) -> None:
+    ledger = started(tmp_path)
+    path_in(tmp_path).write_text("[" * 100_000)
+    with pytest.raises(StateFileBroken, match="torn"):
+        ledger.campaign(RUN_KEY)
+
+
 def test_a_newer_programs_file_is_refused(tmp_path: Path) -> None:
     ledger = started(tmp_path)
     edited(tmp_path, version=2)
