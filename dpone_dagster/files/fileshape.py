@@ -13,7 +13,7 @@ from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.history import StepRecord
 from dpone_dagster.campaign.identity import sha256_of
 from dpone_dagster.campaign.ledger import CampaignRecord, ChunkRecord, ChunkState, Worker
-from dpone_dagster.campaign.receipts import DIGEST, TARGET_DIGEST, ChunkReceipt
+from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.watermark import SourceIdentity
 
 _SHOWN = 5
@@ -44,7 +44,7 @@ _WRITTEN: Mapping[Any, Any] = {
 def _keys(record: type, *, without: Iterable[str] = (), optional: bool = False) -> dict[str, Any]:
     """The fields of a record as keys of the file."""
     hints = get_type_hints(record)
-    names = [field.name for field in fields(record) if field.name not in without]  # type: ignore[arg-type]
+    names = [field.name for field in fields(record) if field.name not in without]
     kinds = {name: _WRITTEN.get(hints[name], hints[name]) for name in names}
     return {name: (kind | None, None) if optional else (kind, ...) for name, kind in kinds.items()}
 
@@ -68,8 +68,8 @@ class _Campaign(BaseModel):
 
 
 class _Notes(BaseModel):
-    digest: _Digest | None = Field(None, alias=DIGEST)
-    target_digest: _Digest | None = Field(None, alias=TARGET_DIGEST)
+    digest: _Digest | None = None
+    target_digest: _Digest | None = None
 
 
 class _Receipt(BaseModel):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dpone_dagster.campaign.errors import StateFileBroken, StateFileUnusable, StateVersionNewer, TooManyChunks
-from dpone_dagster.campaign.receipts import DigestTotals
+from dpone_dagster.campaign.receipts import DIGEST, TARGET_DIGEST, DigestTotals
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.files import statefile
 from dpone_dagster.files.ledger import MOST_CHUNKS, FileLedger
@@ -113,6 +113,17 @@ def test_values_that_no_record_can_hold_are_refused_by_their_place(
             look(RUN_KEY)
         assert place in [each.path for each in refused.value.findings]
         assert "move it away" in refused.value.advice
+
+
+@pytest.mark.parametrize("note", [DIGEST, TARGET_DIGEST])
+def test_a_digest_that_is_no_number_is_refused_by_its_place(tmp_path: Path, note: str) -> None:
+    ledger = started(tmp_path)
+    claimed = ledger.claim(RUN_KEY, ledger.chunks(RUN_KEY, EVERY)[0], worker())
+    assert claimed is not None
+    assert ledger.complete(claimed, replace(receipt(0), diagnostics={note: "x"}), 1.0)
+    with pytest.raises(StateFileBroken) as refused:
+        FileLedger(tmp_path, RUN_KEY).digest_totals(RUN_KEY, 5)
+    assert [each.path for each in refused.value.findings] == [f"chunks.0.receipt.diagnostics.{note}"]
 
 
 def test_a_file_of_nothing_but_brackets_is_refused(tmp_path: Path) -> None:
