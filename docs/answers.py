@@ -68,6 +68,7 @@ class FailedChunkAnswer(Answer):
     tries: int
     code: str | None
     error: str | None
+    next_step: str
 
 
 class StatusAnswer(Answer):

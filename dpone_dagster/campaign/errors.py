@@ -484,10 +484,17 @@ class ChunkFailed(DponeError):
 
 
 class ValidationBlocked(DponeError):
-    """The shadow is not proven equal to what was read; the live table is untouched."""
+    """The shadow is not proven equal to what was read, or a chunk would empty its range of the live table.
+
+    The live table is untouched.
+    """
 
     code = "VALIDATION_BLOCKED"
-    next_step = "Do what `dpone backfill status MANIFEST` says: it names each red check with its own next step."
+    next_step = (
+        "Do what `dpone backfill status MANIFEST` says: it names each red check, and each chunk that was kept from "
+        "emptying its range, with its own next step; `allow_empty: true` where the source is meant to be empty."
+    )
+    UNIQUE_KEYS: ClassVar[str] = "Mend the source's keys, or the collation of the target's; then load again."
 
     @classmethod
     def repeated_keys(cls, table: object, keys: int) -> ValidationBlocked:
@@ -499,7 +506,7 @@ class ValidationBlocked(DponeError):
         """
         return cls(
             f"{keys} keys of {table} came more than once from the source, as the target compares keys",
-            next_step="Mend the source's keys, or the collation of the target's; then load again.",
+            next_step=cls.UNIQUE_KEYS,
         )
 
 
@@ -553,13 +560,16 @@ class TargetUnknown(Refused):
 
 
 class UniqueConflict(DponeError):
-    """A changed row breaks another unique index of the target, and settling deleted keys did not help."""
+    """A row breaks a unique index of the target: in a chunk of a `direct` campaign, or in an increment.
+
+    An increment has then settled deleted keys first, and it did not help.
+    """
 
     code = "UNIQUE_CONFLICT"
     next_step = (
-        "Make the same columns unique in the source, or drop the target's index (with `delete_mode: soft`, leave "
-        "marked rows out of it); then run the increment again. While the index is missing a rollback is refused: "
-        "create it again as it was before one."
+        "A chunk's range may be loaded already: load it by `inner_mode: replace` or `incremental_merge` with a new "
+        "`backfill_id`, or delete those rows; `dpone backfill status MANIFEST` says which. For an increment, make the "
+        "same columns unique in the source, or drop the target's index; then run it again."
     )
 
 

@@ -26,6 +26,11 @@ _MEANT_TO_BE_EMPTY = (
     "Look why the source has none; then `dpone backfill resume MANIFEST`. If it is meant to have none, set "
     "`allow_empty: true` and begin anew, with a new `backfill_id`."
 )
+_LOADED_ALREADY = (
+    "The range, or another row with its keys, is in the target already: load it by `inner_mode: replace` or "
+    "`incremental_merge` with a new `backfill_id`; or delete those rows of the target, then `dpone backfill resume "
+    "MANIFEST`."
+)
 _KEYS_ELSEWHERE = (
     "Rows outside the chunk have its keys: remove them, then `dpone backfill resume MANIFEST`; or load by "
     "`inner_mode: incremental_merge` with a new `backfill_id`."
@@ -35,6 +40,15 @@ _UNIQUE_IN_BOTH = (
     "hold their values; then `dpone backfill resume MANIFEST`. Or give the target's column a binary collation, and "
     "begin anew with a new `backfill_id`."
 )
+_BLOCKED, _CONFLICT = ValidationBlocked.code, UniqueConflict.code
+
+# What to do about a chunk, by what it does to its range and by its error's code.
+ADVICE: Mapping[Action, Mapping[str, str]] = {
+    "append": {_CONFLICT: _LOADED_ALREADY},
+    "merge": {_CONFLICT: _UNIQUE_IN_BOTH, _BLOCKED: ValidationBlocked.UNIQUE_KEYS},
+    "replace": {_CONFLICT: _KEYS_ELSEWHERE, _BLOCKED: _MEANT_TO_BE_EMPTY},
+    "refresh": {_CONFLICT: _UNIQUE_IN_BOTH, _BLOCKED: _MEANT_TO_BE_EMPTY},
+}
 
 
 def prove_one_chunk(inner_mode: InnerMode, spec: ChunkSpec) -> None:
@@ -87,7 +101,7 @@ class LiveSlice:
             raise ValidationBlocked(
                 "the source has no row for the whole campaign, "
                 f"and {table} has {deleted:,} for chunk {self.chunk.index}",
-                next_step=_MEANT_TO_BE_EMPTY,
+                next_step=ADVICE[self.action][_BLOCKED],
             )
 
     def conflict(self, table: object, problem: str) -> UniqueConflict:
@@ -99,5 +113,5 @@ class LiveSlice:
         """
         return UniqueConflict(
             f"a row of chunk {self.chunk.index} breaks a unique index of {table}: {problem}",
-            next_step=_UNIQUE_IN_BOTH if self.action == "merge" else _KEYS_ELSEWHERE,
+            next_step=ADVICE[self.action][_CONFLICT],
         )

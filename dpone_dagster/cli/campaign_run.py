@@ -16,7 +16,7 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.evidence import evidence_path, put_evidence
-from dpone_dagster.cli.failures import Failure, advice_of
+from dpone_dagster.cli.failures import Failure
 from dpone_dagster.cli.looking import (
     backfill_dict,
     headline,
@@ -125,7 +125,7 @@ def _finished(spec: CampaignSpec, record: CampaignRecord) -> bool:
 def _failures(status: CampaignStatus, steps: tuple[Failure, ...]) -> tuple[Failure, ...]:
     """Chunks and checks from the ledger, which knows each one's cause; then the steps that say something else."""
     chunks = tuple(
-        Failure(f"chunk {c.index}", c.error_code or "", c.error or str(c.effective_state), advice_of(c.error_code))
+        Failure(f"chunk {c.index}", c.error_code or "", c.error or str(c.effective_state), status.advice_on(c))
         for c in status.failed
     )
     checks = tuple(Failure(f.path, ValidationBlocked.code, f.problem, f.advice) for f in status.blocking)

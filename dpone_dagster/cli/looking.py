@@ -52,10 +52,17 @@ def report_of(status: CampaignStatus, manifest: Asked) -> Report:
     tables = [_publication_table(status)]
     if status.failed:
         rows = tuple(
-            (str(c.index), str(c.effective_state), str(c.tries), c.error_code or "", c.error or "")
+            (
+                str(c.index),
+                str(c.effective_state),
+                str(c.tries),
+                c.error_code or "",
+                c.error or "",
+                pasteable(status.advice_on(c), manifest),
+            )
             for c in status.failed
         )
-        tables.append(Table(("chunk", "state", "tries", "code", "error"), rows))
+        tables.append(Table(("chunk", "state", "tries", "code", "error", "advice"), rows))
     if status.holders:
         tables.append(Table(("held by",), tuple((str(holder),) for holder in status.holders)))
     notes, commands = advised(action, manifest)

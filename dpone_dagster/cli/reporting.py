@@ -7,9 +7,9 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from dpone_dagster.campaign.chunkadvice import advice_on_chunk
 from dpone_dagster.campaign.errors import Refused
 from dpone_dagster.cli.asked import Asked
-from dpone_dagster.cli.failures import advice_of
 from dpone_dagster.cli.looking import headline, open_campaign, report_of
 from dpone_dagster.cli.report import Report, pasteable
 from dpone_dagster.engine.report import campaign_report
@@ -29,7 +29,12 @@ def html_report(manifest: Asked, output: Path | None) -> Report:
     """
     spec, connector = open_campaign(manifest)
     found = campaign_report(spec, connector)
-    advice = Advice(str(manifest.path), version("dpone-dagster"), lambda text: pasteable(text, manifest), advice_of)
+    advice = Advice(
+        str(manifest.path),
+        version("dpone-dagster"),
+        lambda text: pasteable(text, manifest),
+        lambda code: advice_on_chunk(spec, code),
+    )
     page = render(found, advice).encode()
     path = output or Path(f"{spec.dataset}-report.html")
     _write(path, page)

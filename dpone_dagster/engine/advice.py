@@ -15,6 +15,7 @@ from dpone_dagster.campaign.errors import (
     PublicationBlocked,
     ServerFull,
     TransientFailure,
+    UniqueConflict,
     ValidationBlocked,
     ValueNotRepresentable,
 )
@@ -29,6 +30,11 @@ _ADVICE: Mapping[type[DponeError], str] = {
     PublicationBlocked: f"Wait for the named session, then {AGAIN}.",
     ServerFull: f"Make room (docs/runbook.md says how), then {AGAIN}.",
     TransientFailure: f"Nothing of it was kept; {AGAIN}.",
+    UniqueConflict: (
+        "Make the same columns unique in the source, or drop the target's index (with `delete_mode: soft`, leave "
+        f"marked rows out of it); then {AGAIN}. While the index is missing a rollback is refused: create it again as "
+        "it was before one."
+    ),
     ValidationBlocked: f"Mend the cause, then {AGAIN}.",
     ValueNotRepresentable: f"Correct the source row, then {AGAIN}; or start a new campaign with another contract.",
 }

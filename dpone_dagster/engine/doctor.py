@@ -180,5 +180,7 @@ def _state_findings(seen: CampaignStatus) -> Iterator[Finding]:
     stuck = {chunk.index for chunk, _ in seen.stuck}
     for chunk in (c for c in seen.failed if c.index not in stuck):
         yield Finding(
-            f"chunk {chunk.index}", f"{chunk.effective_state}: {chunk.error_code or ''} {chunk.error or ''}".strip()
+            f"chunk {chunk.index}",
+            f"{chunk.effective_state}: {chunk.error_code or ''} {chunk.error or ''}".strip(),
+            seen.advice_on(chunk),
         )

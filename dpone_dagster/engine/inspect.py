@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpone_dagster.campaign.chunkadvice import advice_on_chunk
 from dpone_dagster.campaign.errors import Finding, PlanDrift
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, ChunkRecord, ChunkState, Holder, Phase
 from dpone_dagster.campaign.progress import Progress
@@ -80,6 +81,10 @@ class CampaignStatus:
         expired = {f"chunk {c.index}": c for c in self.failed if c.effective_state is ChunkState.LEASE_EXPIRED}
         return tuple((expired[holder.lock], holder) for holder in self.holders if holder.lock in expired)
 
+    def advice_on(self, chunk: ChunkRecord) -> str:
+        """What to do about a failed or expired chunk."""
+        return advice_on_chunk(self.spec, chunk.error_code if chunk.effective_state is ChunkState.FAILED else None)
+
     @property
     def recommended_action(self) -> str:
         """The one thing to do next."""
@@ -102,6 +107,7 @@ class CampaignStatus:
                     "tries": c.tries,
                     "code": c.error_code,
                     "error": c.error,
+                    "next_step": self.advice_on(c),
                 }
                 for c in self.failed
             ],

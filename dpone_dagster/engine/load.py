@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dpone_dagster.campaign.chunkadvice import advice_on_chunk
 from dpone_dagster.campaign.errors import (
     CampaignActive,
     ChunkFailed,
@@ -193,7 +194,7 @@ def collect(spec: CampaignSpec, connector: Connector, selection: ChunkSelection)
         prove_not_cancelled(existing_campaign(spec, target))
         failed = target.ledger.chunks(spec.run_key, selection, only=("failed",), limit=_SHOWN_FAILURES)
         _recoverable_if_quiet(spec, target)
-    raise _chunks_failed(progress, failed)
+    raise _chunks_failed(spec, progress, failed)
 
 
 def collect_retried(spec: CampaignSpec, connector: Connector) -> Progress:
@@ -211,7 +212,7 @@ def collect_retried(spec: CampaignSpec, connector: Connector) -> Progress:
             _recoverable_if_quiet(spec, target)
         failed = target.ledger.chunks(spec.run_key, every, only=("failed",), limit=_SHOWN_FAILURES)
     if failed:
-        raise _chunks_failed(progress, failed)
+        raise _chunks_failed(spec, progress, failed)
     return progress
 
 
@@ -221,8 +222,10 @@ def _recoverable_if_quiet(spec: CampaignSpec, target: Target) -> None:
         target.ledger.move(spec.run_key, frozenset({Phase.LOADING}), Phase.RECOVERABLE)
 
 
-def _chunks_failed(progress: Progress, failed: Sequence[ChunkRecord]) -> ChunkFailed:
-    findings = [Finding(f"chunk {c.index}", f"{c.error_code}: {c.error}", "") for c in failed]
+def _chunks_failed(spec: CampaignSpec, progress: Progress, failed: Sequence[ChunkRecord]) -> ChunkFailed:
+    findings = [
+        Finding(f"chunk {c.index}", f"{c.error_code}: {c.error}", advice_on_chunk(spec, c.error_code)) for c in failed
+    ]
     return ChunkFailed(
         f"{progress.remaining} of {progress.total} chunks are not committed ({progress.failed} failed)",
         findings=findings,

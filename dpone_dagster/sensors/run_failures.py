@@ -167,8 +167,11 @@ def _told(instance: DagsterInstance, ended: _Ended, seen: CampaignStatus | Dpone
         found.append(f"the ledger cannot be read: {seen.code}: {seen.message}")
         return _joined(what, found), _advice(codes, "Doctor says: `dpone backfill doctor MANIFEST`")
     failed = [chunk for chunk in seen.failed if chunk.failed_run_id == run.run_id]
-    found, codes = _chunks(failed) if failed else _steps(instance, run)
-    return _joined(what, found), _advice(codes, f"Doctor says: {seen.recommended_action}")
+    doctor = f"Doctor says: {seen.recommended_action}"
+    if failed:
+        return _joined(what, _chunks(failed)), f"{seen.advice_on(failed[0])} {doctor}"
+    found, codes = _steps(instance, run)
+    return _joined(what, found), _advice(codes, doctor)
 
 
 def _is_ours(context: SensorEvaluationContext, run: DagsterRun) -> bool:
@@ -190,12 +193,12 @@ def _works_on(run: DagsterRun, spec: RouteSpec) -> bool:
     return run.job_name in jobs
 
 
-def _chunks(failed: Sequence[ChunkRecord]) -> tuple[list[str], list[str]]:
-    """What happened to each of the first chunks; and their error codes."""
+def _chunks(failed: Sequence[ChunkRecord]) -> list[str]:
+    """What happened to each of the first chunks."""
     found = [f"chunk {c.index}: {c.error_code}: {_short(c.error or '')}" for c in failed[:_SHOWN]]
     if len(failed) > _SHOWN:
         found.append(f"and {len(failed) - _SHOWN} more chunks")
-    return found, [c.error_code for c in failed if c.error_code]
+    return found
 
 
 def _steps(instance: DagsterInstance, run: DagsterRun) -> tuple[list[str], list[str]]:

@@ -79,6 +79,14 @@ def failed(orders: Orders) -> str:
     return str(error)
 
 
+def advised_on(orders: Orders) -> dict[str, str]:
+    """What doctor advises on each failed chunk, as status does."""
+    found = {f.path: f.advice for f in doctor(orders.spec, orders.connector).findings if f.path.startswith("chunk ")}
+    seen = status(orders.spec, orders.connector).as_dict()["failed_chunks"]
+    assert found == {f"chunk {chunk['chunk']}": chunk["next_step"] for chunk in seen}  # type: ignore[attr-defined]
+    return found
+
+
 def together(*parts: Sequence[tuple[Any, ...]]) -> Rows:
     return sorted((row for part in parts for row in part), key=lambda row: str(row[0]))
 
@@ -186,7 +194,10 @@ def test_a_refresh_from_an_empty_source_is_refused_unless_it_is_meant(small: Ord
     old = small.target_rows()
     small.on_source("DELETE FROM public.orders")
     direct(small, "full_refresh", chunk=small.one_chunk)
-    assert "the source has no row for the whole campaign, and landing.orders has" in failed(small)
+    told = failed(small)
+    assert "the source has no row for the whole campaign, and landing.orders has" in told
+    assert "`allow_empty: true`" in told
+    assert advised_on(small) == {"chunk 0": told.partition("next: ")[2]}
     assert small.target_rows() == old
     done(direct(small, "full_refresh", chunk=small.one_chunk, number=2, allow_empty=True))
     assert small.target_rows() == []
@@ -229,6 +240,9 @@ def test_a_row_whose_key_is_there_already_stops_an_append(small: Orders) -> None
     assert told.startswith("UNIQUE_CONFLICT: a row of chunk 0 breaks a unique index of landing.orders")
     assert not any(str(row[0]) in told for row in rows)
     assert small.target_rows() == rows
+    advice = told.partition("next: ")[2]
+    assert all(word in advice for word in ("`inner_mode: replace`", "`incremental_merge`", "delete those rows"))
+    assert advised_on(small) == {"chunk 0": advice}
     with pytest.raises(ChunkFailed):
         load(small, intent="resume", run_id="run-2")
     # What failed is mended, and the same campaign goes on.
