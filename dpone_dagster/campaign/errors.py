@@ -362,7 +362,7 @@ class ReleaseRefused(Refused):
 
 
 class CampaignActive(DponeError):
-    """Another run holds the campaign, or the target that both would write."""
+    """Another run holds the campaign, its state file, or the target that both would write."""
 
     code = "CAMPAIGN_ACTIVE"
     exit_code = 3

@@ -6,13 +6,20 @@ import contextlib
 import fcntl
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from dpone_dagster.campaign.errors import DponeError, StateFileBroken, StateFileUnusable, StateVersionNewer
+from dpone_dagster.campaign.errors import (
+    CampaignActive,
+    DponeError,
+    StateFileBroken,
+    StateFileUnusable,
+    StateVersionNewer,
+)
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.files.fileshape import misfits
 
@@ -60,6 +67,7 @@ class StateFile:
         A change inside a change is part of it.
 
         Raises:
+            CampaignActive: Another process keeps the lock.
             StateFileUnusable: The folder or the file cannot be written.
         """
         with self._guard:
@@ -81,22 +89,35 @@ class StateFile:
     def _locked(self) -> Iterator[None]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle: IO[bytes] = self._lock_path.open("ab")
+            handle: IO[bytes] = self._lock_path.open("a+b", buffering=0)
         except OSError as error:
             raise StateFileUnusable(f"{self._lock_path} cannot be opened: {error.strerror}") from error
         with handle:
             self._take(handle)
-            yield  # closing the file frees the lock
+            _name_holder(handle, f"process {os.getpid()} on {socket.gethostname()}")
+            try:
+                yield
+            finally:
+                _name_holder(handle, "")  # closing the file frees the lock
 
     def _take(self, handle: IO[bytes]) -> None:
-        """Wait for the lock, but not for ever: a stopped process keeps it."""
+        """Wait for the lock, but not for ever: a stopped process keeps it.
+
+        Raises:
+            CampaignActive: Somebody keeps it; the message names who, as far as it is known.
+        """
         deadline = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 if time.monotonic() >= deadline:
-                    raise StateFileUnusable(f"{self._lock_path} was held for {_LOCK_SECONDS:g} s") from error
+                    handle.seek(0)
+                    named = handle.read().decode(errors="replace") or "another process"
+                    raise CampaignActive(
+                        f"{self._lock_path} was held for {_LOCK_SECONDS:g} s by {named}",
+                        next_step=f"Wait and try again; `fuser {self._lock_path}` says who holds it.",
+                    ) from error
                 time.sleep(_LOOK_SECONDS)
             except OSError as error:
                 raise StateFileUnusable(f"{self._lock_path} cannot be locked: {error.strerror}") from error
@@ -157,6 +178,13 @@ class StateFile:
             _flush_folder(self.path.parent)
         except OSError as error:
             raise StateFileUnusable(f"{self.path} cannot be written: {error.strerror}") from error
+
+
+def _name_holder(handle: IO[bytes], name: str) -> None:
+    """Say in the lock's file who has it; a courtesy, which a full disk may refuse."""
+    with contextlib.suppress(OSError):
+        handle.truncate(0)
+        handle.write(name.encode())
 
 
 def _flush_folder(folder: Path) -> None:

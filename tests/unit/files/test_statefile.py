@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dpone_dagster.campaign.errors import StateFileBroken, StateFileUnusable, StateVersionNewer, TooManyChunks
+from dpone_dagster.campaign.errors import CampaignActive, StateFileBroken, StateVersionNewer, TooManyChunks
 from dpone_dagster.campaign.receipts import DIGEST, TARGET_DIGEST, DigestTotals
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.files import statefile
@@ -196,11 +197,16 @@ def test_a_lock_that_stays_taken_is_an_error_and_not_for_ever(tmp_path: Path, mo
     thread = threading.Thread(target=hold)
     thread.start()
     assert held.wait(PATIENCE_SECONDS)
-    with pytest.raises(StateFileUnusable, match="was held"):
+    with pytest.raises(CampaignActive, match=f"was held for 0.2 s by process {os.getpid()} on ") as taken:
         ledger.set_stop(RUN_KEY, "stop")
+    assert f"fuser {tmp_path / RUN_KEY}.lock" in taken.value.advice
     let_go.set()
     thread.join()
     ledger.set_stop(RUN_KEY, "stop")
+    with (tmp_path / f"{RUN_KEY}.lock").open("ab") as stranger:
+        fcntl.flock(stranger, fcntl.LOCK_EX)
+        with pytest.raises(CampaignActive, match="by another process"):
+            ledger.set_stop(RUN_KEY, "go")
 
 
 def _count(folder: Path, times: int) -> None:
