@@ -35,6 +35,7 @@ class ErrorFacts(Answer):
     next_command: str
     """The command to type next."""
     retryable: bool
+    """Whether lanes and Dagster try it again by themselves, within seconds. Nobody waits for `CAMPAIGN_ACTIVE` so."""
 
 
 class ErrorAnswer(Answer):

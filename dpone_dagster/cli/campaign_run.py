@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from dpone_dagster.cli.dagster_run import JobRequest
 
-from dpone_dagster.campaign.errors import ChunkFailed, Interrupted, StoppedByPeer, ValidationBlocked
+from dpone_dagster.campaign.errors import CampaignActive, ChunkFailed, Interrupted, StoppedByPeer, ValidationBlocked
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.asked import Asked
@@ -65,6 +65,15 @@ class RunOutcome:
         if self.run_id is None:
             return "nothing_to_do"
         return "succeeded" if self.success else "failed"
+
+    @property
+    def exit_code(self) -> int:
+        """3 where nothing of its own is wrong and somebody else was at work: it may come after the checks here."""
+        if self.success:
+            return 0
+        held = any(failure.code == CampaignActive.code for failure in self.failures)
+        broken = any(chunk.failed_run_id == self.run_id for chunk in self.status.failed)
+        return CampaignActive.exit_code if held and not broken else 1
 
 
 def run_campaign(manifest: Asked, intent: Intent) -> RunOutcome:
@@ -174,7 +183,7 @@ def outcome_report(outcome: RunOutcome, manifest: Asked) -> Report:
         tables=tables,
         notes=(*window_notes(outcome.status.spec, manifest), *_files(outcome, evidence, run)),
         next_commands=_next_commands(outcome, status, manifest),
-        exit_code=0 if outcome.success else 1,
+        exit_code=outcome.exit_code,
     )
 
 

@@ -49,7 +49,7 @@ class Report:
         tables: The details for people.
         notes: Lines below the tables.
         next_commands: What to try next, ready to be pasted.
-        exit_code: 0, or 1 where it ran and did not succeed.
+        exit_code: 0; 1 where it ran and did not succeed; 3 where somebody else was at work.
     """
 
     headline: str

@@ -25,7 +25,8 @@ def prove_no_campaign(target: Target, table: TableRef, *, but: CampaignSpec | No
     for other in target.fence.held(others):
         raise CampaignActive(
             f"campaign {_named(other)} of {table} is at work: {_holders(other, target)}",
-            next_step="Wait for it, or watch it by its own manifest: `dpone backfill status`.",
+            next_step="Wait for it, then run this again; or watch it: `dpone backfill status` with the manifest whose "
+            f"name is `{other.dataset}`, and the flags that it was started with.",
         )
 
 

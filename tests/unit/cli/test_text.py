@@ -15,11 +15,13 @@ from click.testing import CliRunner
 
 from dpone_dagster.campaign import errors
 from dpone_dagster.campaign.errors import DponeError, Finding, PlanDrift
-from dpone_dagster.campaign.ledger import Phase
+from dpone_dagster.campaign.ledger import ChunkRecord, ChunkState, Phase
 from dpone_dagster.campaign.overrides import RunOptions
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.cli.asked import Asked
+from dpone_dagster.cli.campaign_run import RunOutcome, outcome_report
 from dpone_dagster.cli.commands import dpone
+from dpone_dagster.cli.failures import Failure
 from dpone_dagster.cli.looking import report_of
 from dpone_dagster.cli.report import Report, Table, answer, answer_error, pasteable
 from dpone_dagster.engine.inspect import CampaignStatus
@@ -30,6 +32,8 @@ EXAMPLE = Path("examples/orders.yaml")
 ASKED = Asked(EXAMPLE, RunOptions({"buckets": 4}), ("--buckets", "4"))
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DponeError)]
 SCREEN = 24
+FAILED_NOW = ChunkRecord(0, ChunkState.FAILED, 1, 1)
+FAILED_BEFORE = ChunkRecord(0, ChunkState.FAILED, 1, 1, failed_run_id="run-0")
 
 
 def printed(capsys: pytest.CaptureFixture[str], report: Report) -> list[str]:
@@ -119,6 +123,16 @@ def test_a_status_is_a_line_a_heartbeat_and_little_more(capsys: pytest.CaptureFi
         "2 running, 100 pending, 1 failed, 1,000 rows/s, 1:43 to go, campaign last moved 2024-01-01 12:00:00+0000"
     )
     assert len(lines) < SCREEN
+
+
+@pytest.mark.parametrize(("failed", "exit_code"), [((), 3), ((FAILED_NOW,), 1), ((FAILED_BEFORE,), 3)])
+def test_a_run_that_finds_somebody_at_work_ends_as_the_command_that_does(
+    failed: tuple[ChunkRecord, ...], exit_code: int
+) -> None:
+    status = CampaignStatus(load_spec(EXAMPLE), None, Progress(4, 0, 0, 0, 0, 0, 0, 0.0, 0.0), failed=failed)
+    lane = Failure("lane_0", "CAMPAIGN_ACTIVE", "another campaign is at work", "wait for it")
+    outcome = RunOutcome(False, None, None, 1.0, status, 4, (lane,))
+    assert outcome_report(outcome, Asked(EXAMPLE)).exit_code == exit_code
 
 
 @pytest.mark.parametrize("words", [["plan"], ["run"]])
