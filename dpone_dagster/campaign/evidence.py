@@ -2,16 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, Field, FiniteFloat, TypeAdapter, ValidationError, model_validator
 
 from dpone_dagster.campaign.errors import EvidenceInvalid, Finding
 
 CHUNK_LEDGER, LOAD_STEPS, MATRIX_REPORT = "chunk_ledger", "load_steps", "matrix_report"
 _REPORTS = ("matrix_report", "certification_report")
-_FORMS = '`{"load_steps": […]}`, `{"chunks": […]}`, `{"matrix_report": {…}}` or `{"certification_report": {…}}`'
+FORMS = '`{"load_steps": […]}`, `{"chunks": […]}`, `{"matrix_report": {…}}` or `{"certification_report": {…}}`'
+_RED = frozenset({"red", "failed", "fail", "blocked", "error"})
+_GREEN = frozenset({"green", "passed", "pass", "ok", "success", "succeeded"})
+_SHOWN = 5
+
+
+def _moment(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
+def _verdict(text: str) -> str:
+    if text.lower() not in _RED | _GREEN:
+        raise ValueError(f"it is none of {', '.join(sorted(_RED | _GREEN))}")
+    return text
+
+
+_Number = Annotated[FiniteFloat, Field(ge=0)] | None
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Moment = Annotated[str, AfterValidator(_moment)] | None
+
+
+class _Timed(BaseModel):
+    rows: _Number = None
+    rows_loaded: _Number = None
+    row_count: _Number = None
+    seconds: _Number = None
+    duration_seconds: _Number = None
+    elapsed_seconds: _Number = None
+    started_at: _Moment = None
+    finished_at: _Moment = None
+
+
+class _Chunk(_Timed):
+    state: str | None = None
+    status: str | None = None
+    tries: _Number = None
+    attempts: _Number = None
+    error_code: str | None = None
+    error: str | None = None
+
+
+class _Step(_Timed):
+    stage: str | None = None
+    step: str | None = None
+    name: str | None = None
+    rows_per_second: FiniteFloat | None = None
+    rows_per_sec: FiniteFloat | None = None
+
+
+class _Report(BaseModel):
+    total_cases: _Count | None = None
+    failed_cases: _Count | None = None
+    failed: _Count | None = None
+    failures: _Count | None = None
+    passed_cases: _Count | None = None
+    passed: bool | _Count | None = None
+    status: Annotated[str, AfterValidator(_verdict)] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        said = self.model_dump(exclude={"total_cases"}, exclude_none=True)
+        if not said:
+            raise ValueError("it says neither what failed nor what passed")
+        most = [number for number in said.values() if isinstance(number, int)]
+        if self.total_cases is not None and max(most, default=0) > self.total_cases:
+            raise ValueError("it has more cases than `total_cases`")
+        return self
+
+
+_CHUNKS, _STEPS, _REPORT = TypeAdapter(list[_Chunk]), TypeAdapter(list[_Step]), TypeAdapter(_Report)
 
 
 @dataclass(frozen=True)
@@ -90,10 +162,10 @@ def read_evidence(data: object, name: str) -> Evidence:
         name: Of the file.
 
     Raises:
-        EvidenceInvalid: It has none of the known shapes.
+        EvidenceInvalid: It has none of the known shapes, or a value in it is of another kind than its key says.
     """
     if isinstance(data, list):
-        return _load_steps(_records(data, name))
+        return _read_steps(data, name)
     if isinstance(data, Mapping):
         found = [read(data[key], name) for key, read in _SHAPES if key in data]
         if "total_cases" in data:
@@ -107,32 +179,36 @@ def read_evidence(data: object, name: str) -> Evidence:
 
 
 def _unknown(name: str, problem: str) -> EvidenceInvalid:
-    return EvidenceInvalid("the evidence cannot be read", findings=[Finding(name, problem, f"give {_FORMS}")])
+    return EvidenceInvalid("the evidence cannot be read", findings=[Finding(name, problem, f"give {FORMS}")])
 
 
-def _records(data: object, name: str) -> Sequence[Mapping[str, Any]]:
-    if isinstance(data, list) and all(isinstance(record, Mapping) for record in data):
-        return data
-    raise _unknown(name, "is no list of records")
+def _proven(shape: TypeAdapter[Any], data: Any, name: str) -> Any:
+    """The data, once every value that counts is of its kind: what is misread as green would hide what is red."""
+    try:
+        shape.validate_python(data, strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        places = [(".".join(map(str, each["loc"])), each["msg"]) for each in found[:_SHOWN]]
+        findings = [Finding(f"{name}: {place}" if place else name, said, f"give {FORMS}") for place, said in places]
+        raise EvidenceInvalid("the evidence cannot be read", findings=findings) from None
+    return data
 
 
 def _read_chunks(data: object, name: str) -> Evidence:
-    return chunk_evidence(_records(data, name))
+    return chunk_evidence(_proven(_CHUNKS, data, name))
 
 
 def _read_steps(data: object, name: str) -> Evidence:
-    return _load_steps(_records(data, name))
+    return _load_steps(_proven(_STEPS, data, name))
 
 
 def _matrix(data: object, name: str) -> Evidence:
-    if not isinstance(data, Mapping):
-        raise _unknown(name, "is no report")
-    failed = _number(data, "failed_cases", "failed", "failures") or 0.0
-    total, passed = _number(data, "total_cases"), _number(data, "passed_cases", "passed")
-    if total is not None and passed is not None and not isinstance(data.get("passed"), bool):
+    report: Mapping[str, Any] = _proven(_REPORT, data, name)
+    failed = max(_number(report, key) or 0.0 for key in ("failed_cases", "failed", "failures"))
+    total, passed = _number(report, "total_cases"), _number(report, "passed_cases", "passed")
+    if total is not None and passed is not None:
         failed = max(failed, total - passed)
-    word = str(data.get("status", "")).lower()
-    red = failed > 0 or data.get("passed") is False or word in ("red", "failed", "fail", "blocked")
+    red = failed > 0 or report.get("passed") is False or str(report.get("status")).lower() in _RED
     return Evidence((MATRIX_REPORT,), failed_matrix_reports=int(red), failed_matrix_cases=int(failed))
 
 

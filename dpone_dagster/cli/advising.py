@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpone_dagster.campaign.advisor import Advice, Profile, advise
 from dpone_dagster.campaign.errors import DponeError, EvidenceInvalid, Finding
-from dpone_dagster.campaign.evidence import Evidence, read_evidence
+from dpone_dagster.campaign.evidence import FORMS, Evidence, read_evidence
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_campaign
 from dpone_dagster.cli.plan import plan_report
@@ -74,6 +74,6 @@ def _read(path: Path) -> Evidence:
         return read_evidence(json.loads(path.read_text(encoding="utf-8")), str(path))
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
-    except ValueError:
+    except (ValueError, RecursionError):
         problem = "is not JSON"
-    raise EvidenceInvalid("the evidence cannot be read", findings=[Finding(str(path), problem)])
+    raise EvidenceInvalid("the evidence cannot be read", findings=[Finding(str(path), problem, f"give JSON: {FORMS}")])

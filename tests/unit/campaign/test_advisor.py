@@ -131,8 +131,37 @@ def test_a_green_report_is_no_chunk(report: object) -> None:
     assert advice.as_dict()["evidence_sources"] == ["matrix_report"]
 
 
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        ({"total_cases": 3, "passed": "false"}, "passed"),
+        ({"total_cases": 3, "failed_cases": ["a"]}, "failed_cases"),
+        ({"total_cases": 3, "failed_cases": -1}, "failed_cases"),
+        ({"total_cases": 3, "failed_cases": 4}, ""),
+        ({"total_cases": 3}, ""),
+        ({"matrix_report": {}}, ""),
+        ({"matrix_report": {"status": "unwell"}}, "status"),
+        ([{"stage": "source_read", "rows_per_second": float("nan")}], "0.rows_per_second"),
+        ([{"stage": "source_read", "rows_per_second": float("inf")}], "0.rows_per_second"),
+        ([{"stage": "source_read", "rows": "ten", "seconds": 1}], "0.rows"),
+        (chunks(1, rows=10**400), "0.rows"),
+        (chunks(1, seconds=-1), "0.seconds"),
+        (chunks(1, seconds=None, started_at="yesterday"), "0.started_at"),
+        (chunks(1, state=7), "0.state"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_by_its_place(data: object, place: str) -> None:
+    with pytest.raises(EvidenceInvalid) as refused:
+        read_evidence(data, "evidence.json")
+    path = refused.value.findings[0].path
+    assert path == (f"evidence.json: {place}" if place else "evidence.json") or path.startswith(
+        f"evidence.json: {place}."
+    )
+
+
 @pytest.mark.parametrize("data", [{}, {"chunks": 7}, {"load_steps": [1]}, "x", [[]], {"matrix_report": []}])
 def test_what_has_no_known_shape_is_refused_by_name(data: object) -> None:
     with pytest.raises(EvidenceInvalid) as refused:
         read_evidence(data, "evidence.json")
-    assert [finding.path for finding in refused.value.findings] == ["evidence.json"]
+    assert all(finding.path.startswith("evidence.json") for finding in refused.value.findings)
+    assert all(finding.advice.startswith("give ") for finding in refused.value.findings)

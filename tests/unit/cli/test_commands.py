@@ -278,7 +278,7 @@ def test_the_advisor_reads_files_and_does_without_a_server(manifest: Path, monke
     assert lines[-1] == f"  dpone backfill plan '{manifest}' --buckets 64"
     assert len(lines) <= 24
     assert manifest.read_bytes() == before
-    for text in ("{", "{}"):
+    for text in ("{", "{}", "[" * 100_000, f'{{"chunks": [{{"rows": 1{"0" * 400}}}]}}'):
         evidence.write_text(text)
         refused = run(*words, "--format", "json")
         assert (refused.exit_code, json.loads(refused.output)["error"]["code"]) == (2, "EVIDENCE_INVALID")
