@@ -33,7 +33,7 @@ class ErrorFacts(Answer):
     findings: list[FindingAnswer]
     next_step: str
     next_command: str
-    """The command to type next."""
+    """The command to type next: the failing one only where following `next_step` makes it succeed."""
     retryable: bool
     """Whether lanes and Dagster try it again by themselves, within seconds. Nobody waits for `CAMPAIGN_ACTIVE` so."""
 

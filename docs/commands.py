@@ -19,7 +19,8 @@ only, and nowhere with [`NO_COLOR`](https://no-color.org); tables are cut to a s
 Markdown have them whole.
 
 Exit codes: 0 done; 1 ran and did not succeed; 2 refused before anything was touched; 3 somebody else holds the
-campaign; 130 interrupted. An error ends with the command to type next ([all errors](errors.md)).
+campaign; 130 interrupted. An error ends with the command to type next ([all errors](errors.md)): the same
+one again only where following its advice makes that succeed, else a look at the campaign, or the command's help.
 
 ## Completion
 

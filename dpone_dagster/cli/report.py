@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -16,6 +16,7 @@ from typing import Literal, NoReturn
 import click
 
 from dpone_dagster.campaign.errors import DponeError, Interrupted, PlanDrift
+from dpone_dagster.cli.aftererrors import following
 from dpone_dagster.cli.asked import Asked
 
 Form = Literal["text", "json", "md"]
@@ -128,13 +129,39 @@ def advice_for(error: DponeError, manifest: Asked | None) -> str:
 
 
 def _next_command(error: DponeError, manifest: Asked | None) -> str:
-    """The command to type next: the one of the advice, else the same again once that is followed."""
+    """The command to type next: the one of the advice, else what follows an error of its kind."""
     if error.code == PlanDrift.code and manifest is not None and manifest.options.plan_changes:
         return command("backfill", "status", manifest.path)
     if manifest is not None and (found := _COMMAND.search(error.advice)):
         return pasteable(found[0].strip(), manifest)
     context = click.get_current_context(silent=True)
-    return command(*(context.meta.get(TYPED_WORDS, ()) if context else ()))
+    typed = tuple(context.meta.get(TYPED_WORDS, ())) if context else ()
+    return _following(error, manifest, context, typed)
+
+
+def _following(error: DponeError, manifest: Asked | None, context: click.Context | None, typed: tuple[str, ...]) -> str:
+    kind = following(error)
+    of_increments = kind == "increments" or (kind == "campaign" and typed[:1] == ("increment",))
+    if kind == "help" and context is not None:
+        return command(*_command_words(context.find_root().command, typed), "--help")
+    if kind == "checkpoint" and context is not None and "target" in context.params:
+        named = [(f"--{name}", context.params.get(name)) for name in ("manifest", "connection")]
+        flags = (word for flag, value in named if value is not None for word in (flag, str(value)))
+        return command("state", "inspect", context.params["target"], *flags)
+    if of_increments and manifest is not None:
+        return command("increment", "status", manifest.path)
+    if kind == "campaign" and manifest is not None:
+        return command("backfill", "status", manifest)
+    return command(*typed)
+
+
+def _command_words(known: click.Command, typed: Sequence[str]) -> Iterator[str]:
+    """The words of what was typed that name a command."""
+    for word in typed:
+        if not isinstance(known, click.Group) or word not in known.commands:
+            return
+        known = known.commands[word]
+        yield word
 
 
 def advised(action: str, manifest: Asked) -> tuple[tuple[str, ...], tuple[str, ...]]:

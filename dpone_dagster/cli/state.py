@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpone_dagster.campaign.errors import DponeError, Refused
+from dpone_dagster.campaign.errors import DponeError, Refused, UsageInvalid
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.evidence import put_evidence
 from dpone_dagster.cli.looking import open_route, operator
@@ -102,7 +102,7 @@ def rewind_report(wanted: Wanted, to: str, reason: str, approval: Approval) -> R
         approval: Whether, by whom, and where the evidence goes.
     """
     if not reason.strip():
-        raise Refused("a rewind needs a reason", next_step="Say why: --reason TEXT.")
+        raise UsageInvalid("a rewind needs a reason", next_step="Say why: --reason TEXT.")
     manifest = Asked(manifest_of(wanted))
     spec, connector = open_route(manifest)
     request = RewindRequest(to, reason, operator(), approval.approved_by or None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpone_dagster.campaign.errors import CancelRefused
-from dpone_dagster.campaign.ledger import CampaignRecord
+from dpone_dagster.campaign.errors import CampaignRolledBack, CancelRefused
+from dpone_dagster.campaign.ledger import CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.sessions import existing_campaign, target_session
 from dpone_dagster.ports.target import Connector
@@ -33,5 +33,7 @@ def cancel(spec: CampaignSpec, connector: Connector, reason: str, requested_by: 
         if not target.ledger.cancel(record.run_key, reason, requested_by):
             phase = existing_campaign(spec, target).phase
             undo = "Load the range as it should be, with a new `backfill_id`." if record.direct else None
+            if phase is Phase.ROLLED_BACK:
+                undo = CampaignRolledBack.next_step
             raise CancelRefused(f"campaign {spec.dataset} is {phase}: there is nothing left to stop", next_step=undo)
         return existing_campaign(spec, target)

@@ -18,6 +18,8 @@ from dpone_dagster.engine.sessions import existing_campaign, target_session
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports.target import Connector, Target
 
+_NOTHING = "Nothing is left to drop: `dpone backfill status MANIFEST` shows what the campaign retains."
+
 
 @dataclass(frozen=True)
 class Backup:
@@ -130,16 +132,22 @@ def _drop(record: CampaignRecord, target: Target, approved_by: str) -> Backup:
 def _retained(record: CampaignRecord, target: Target) -> Backup:
     """What the campaign's latest receipt retains."""
     if record.direct:
-        raise BackupRefused(f"campaign {record.dataset} is `direct`: it wrote into {record.target}, so there is none")
+        raise BackupRefused(
+            f"campaign {record.dataset} is `direct`: it wrote into {record.target}, so there is none",
+            next_step=_NOTHING,
+        )
     publication = target.publications.of_campaign(record.run_key)
     if publication is None:
-        raise BackupRefused(f"campaign {record.dataset} is {record.phase}, not published: it retains no backup")
+        raise BackupRefused(
+            f"campaign {record.dataset} is {record.phase}, not published: it retains no backup", next_step=_NOTHING
+        )
     rollback = target.publications.of_campaign(record.run_key, "rollback")
     receipt = rollback or publication
     if receipt.backup_dropped_at is not None:
         raise BackupRefused(
             f"{receipt.backup} was dropped on {receipt.backup_dropped_at:%Y-%m-%d %H:%M:%S%z} already, approved by "
-            f"{receipt.backup_dropped_by}"
+            f"{receipt.backup_dropped_by}",
+            next_step=_NOTHING,
         )
     if rollback is None:
         return Backup(record, receipt, record.backup, record.live_object_id, record.live_generation)

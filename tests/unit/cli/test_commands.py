@@ -152,6 +152,8 @@ def test_a_wrong_command_line_is_told_as_json_to_who_asks_for_it(
     answer = json.loads(result.stdout)
     assert answer["error"]["code"] == "USAGE_INVALID"
     assert named in answer["error"]["message"]
+    command = "backfill" if words[1] == "plann" else f"backfill {words[1]}"
+    assert answer["error"]["next_command"] == f"dpone {command} --help"
     if words[1] != "plann":
         prove_answer(words[:2], answer)
     as_text = run(*typed)

@@ -10,6 +10,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -23,7 +24,7 @@ from dpone_dagster.cli.campaign_run import RunOutcome, outcome_report
 from dpone_dagster.cli.commands import dpone
 from dpone_dagster.cli.failures import Failure
 from dpone_dagster.cli.looking import report_of
-from dpone_dagster.cli.report import Report, Table, answer, answer_error, pasteable
+from dpone_dagster.cli.report import TYPED_WORDS, Report, Table, answer, answer_error, pasteable
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.settings import load_spec
 from tests.contract.samples import CONTRACT, campaign
@@ -79,6 +80,38 @@ def test_a_failure_with_no_command_of_its_own_says_the_typed_one_again(tmp_path:
     words = ["backfill", "status", str(tmp_path / "no such.yaml"), "--to", "2024-01-01"]
     lines = CliRunner().invoke(dpone, words).stderr.splitlines()
     assert lines[-1] == f"  then: dpone backfill status '{tmp_path}/no such.yaml' --to 2024-01-01"
+
+
+@pytest.mark.parametrize(
+    ("error", "typed", "then"),
+    [
+        (errors.BackupRefused("it is"), "backfill drop-backup M --yes", f"backfill status {EXAMPLE} --buckets 4"),
+        (errors.RollbackRefused("it is", next_step="Load it anew."), "backfill rollback M", "backfill status"),
+        (errors.CancelRefused("it is", next_step="Load it anew."), "backfill cancel M", "backfill status"),
+        (errors.CampaignRolledBack("it is"), "backfill resume M", "backfill status"),
+        (errors.CampaignRolledBack("it is"), "increment run M", "increment status"),
+        (errors.HandoffMissing("it is", next_step="Swap first."), "increment run M", "increment status"),
+        (errors.HandoffMissing("it is", next_step="Swap first."), "run M", "increment status"),
+        (errors.IncrementRefused("it is"), "increment run M", "increment status"),
+        (errors.IncrementRefused("it is", next_step="Raise it."), "increment run M", "increment run M"),
+        (errors.GenerationStale("it is"), "backfill run M --execute", "backfill status"),
+        (errors.GenerationStale("it is", next_step="Run it again."), "backfill run M --execute", "backfill run M"),
+        (errors.CampaignActive("it is", next_step="Wait."), "backfill run M --execute", "backfill run M --execute"),
+        (errors.KeyInvalid("it is"), "backfill run M --execute", "backfill run M --execute"),
+        (errors.IntervalInvalid("it is"), "backfill plan M --interval-start x", "backfill plan --help"),
+        (errors.UsageInvalid("it is"), "backfill plann M", "backfill --help"),
+        (errors.RewindRefused("it is"), "state rewind landing.orders --to 1", "state inspect landing.orders"),
+    ],
+)
+def test_the_same_command_is_next_only_where_it_can_succeed(
+    error: DponeError, typed: str, then: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = typed.split()
+    with click.Context(dpone) as context:
+        context.meta[TYPED_WORDS] = words
+        context.params["target"] = "landing.orders"
+        last = error_text(capsys, error)[-1]
+    assert last.startswith((f"  then: dpone {then}", f"  next: dpone {then}"))
 
 
 def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
