@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dpone_dagster.ports.channel import Channel
 
 from dpone_dagster import faultpoints
-from dpone_dagster.campaign.errors import LoginRefused, ServerUnreachable
+from dpone_dagster.campaign.errors import ConnectionInvalid, LoginRefused, ServerUnreachable
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.campaign.statebackends import state_file
 from dpone_dagster.connections import Connections
@@ -80,7 +80,7 @@ def _named(connection_ref: str) -> Iterator[None]:
     """A server that cannot be had is called by the manifest's name for it too: hosts and ports may be the same."""
     try:
         yield
-    except (ServerUnreachable, LoginRefused) as error:
+    except (ConnectionInvalid, ServerUnreachable, LoginRefused) as error:
         raise type(error)(f"{connection_ref}: {error.message}", next_step=error.advice) from error
 
 

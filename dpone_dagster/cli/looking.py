@@ -5,10 +5,11 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dpone_dagster.campaign.errors import Finding
+from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.display import clock
@@ -17,11 +18,14 @@ from dpone_dagster.cli.slots import slot_warnings
 from dpone_dagster.cli.terminal import waiting
 from dpone_dagster.connections import Connections
 from dpone_dagster.engine import inspect
+from dpone_dagster.engine.complete import DIFFERING, FIRST_OTHER_DIGESTS, OTHER_DIGESTS
 from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.inspect import CampaignStatus
 from dpone_dagster.ports.target import Connector
 from dpone_dagster.settings import dagster_home, load_route, load_spec
 from dpone_dagster.wiring import open_connector
+
+_VERIFIED = ("digested_chunks", DIFFERING, OTHER_DIGESTS, FIRST_OTHER_DIGESTS)
 
 
 def open_campaign(manifest: Asked) -> tuple[CampaignSpec, Connector]:
@@ -121,7 +125,7 @@ def headline(status: CampaignStatus) -> str:
     progress = status.progress
     parts = [f"{progress.committed:,} of {progress.total:,} chunks", f"{progress.rows_loaded:,} rows"]
     parts += [f"{number} {word}" for word, number in _unusual(status) if number]
-    if status.record and status.record.stop_reason:
+    if status.record and status.record.stop_reason and status.phase is not Phase.CANCELLED:
         parts.append(status.record.stop_reason if status.rollback else f"stopped: {status.record.stop_reason}")
     return f"{status.spec.dataset}: {status.phase}, {', '.join(parts)}"
 
@@ -137,8 +141,22 @@ def _publication_table(status: CampaignStatus) -> Table:
         "target", "shadow", "backup", "validation", "expected_rows", "actual_rows", "duplicate_keys", "receipt_id",
         "retained",
     )  # fmt: skip
-    rows = tuple((name.replace("_", " "), _shown(facts[name])) for name in shown if facts[name] is not None)
-    return Table(("", ""), rows)
+    rows = [(name.replace("_", " "), _shown(facts[name])) for name in shown if facts[name] is not None]
+    return Table(("", ""), (*_cancel_rows(status), *rows, *_verification_rows(status.verification_dict())))
+
+
+def _cancel_rows(status: CampaignStatus) -> Iterator[tuple[str, str]]:
+    if status.record and status.phase is Phase.CANCELLED:
+        yield "cancelled by", f"{status.record.cancel_requested_by}: {status.record.cancel_reason}"
+
+
+def _verification_rows(facts: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """How read and written rows compare, where anything but their number was compared or something differs."""
+    if facts["status"] != "warning" and (facts["compared"] != "digest" or facts["digested_chunks"] is None):
+        return
+    numbers = {name: facts[name] for name in _VERIFIED if facts[name]}
+    told = (f"{_shown(number)} {name.replace('_', ' ')}" for name, number in numbers.items())
+    yield "verification", f"{facts['compared']} {facts['status']}: {', '.join(told)}"
 
 
 def _shown(value: object) -> str:

@@ -6,7 +6,16 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpone_dagster.campaign.errors import CampaignRolledBack, DponeError, Finding, PlanDrift, RightsMissing
+from dpone_dagster.campaign.errors import (
+    CampaignRolledBack,
+    ConnectionInvalid,
+    DponeError,
+    Finding,
+    LoginRefused,
+    PlanDrift,
+    RightsMissing,
+    ServerUnreachable,
+)
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.inspect import CampaignStatus, status_of
 from dpone_dagster.engine.neighbours import waiting
@@ -21,6 +30,7 @@ from dpone_dagster.engine.sessions import source_session, target_session
 from dpone_dagster.engine.surroundings import around_source, around_target, outside
 from dpone_dagster.ports.target import Connector, Target
 
+_OF_CONNECTIONS = (ConnectionInvalid, LoginRefused, ServerUnreachable)
 _MEND = "mend the findings, then run doctor again"
 
 
@@ -69,7 +79,7 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
         try:
             findings.extend(look(spec, connector))
         except DponeError as error:
-            findings.extend(_refusal(place, error, refused))
+            findings.extend(_refusal(_place(spec, place, error), error, refused))
             refused.append(error)
     in_the_way = bool(findings)
     try:
@@ -87,7 +97,7 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
         notes.extend(f"{holder}: leave it alone while its run is alive" for holder in at_work)
         findings.extend(_state_findings(seen))
     except DponeError as error:
-        findings.extend(_refusal("state", error, refused))
+        findings.extend(_refusal(_place(spec, "state", error), error, refused))
     action = _MEND if seen is None or (in_the_way and not seen.drift) else seen.recommended_action
     told = {finding.path for finding in findings}
     left = tuple(warning for warning in warnings if warning.path not in told)
@@ -102,6 +112,13 @@ def _refusal(place: str, error: DponeError, before: Sequence[DponeError]) -> lis
     if any((known.code, known.message) == (error.code, error.message) for known in before):
         return []
     return list(error.findings) or [Finding(place, f"{error.code}: {error.message}", error.advice)]
+
+
+def _place(spec: CampaignSpec, looked_at: str, error: DponeError) -> str:
+    """Where the fault is: with the connection that the message begins with, whatever was to be looked at over it."""
+    named = error.message.partition(":")[0]
+    refs = (spec.source_ref, spec.sink_ref, spec.state.connection_ref)
+    return f"connection {named}" if isinstance(error, _OF_CONNECTIONS) and named in refs else looked_at
 
 
 def _rights_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:

@@ -33,6 +33,18 @@ def test_clocks_that_are_apart_are_a_warning_on_both_sides(either: Orders, monke
         assert all(" s apart or more" in problem for problem in warned.values()), warned
 
 
+def test_a_connection_that_fails_is_a_finding_of_that_connection(orders: Orders) -> None:
+    for source, target, code in (
+        (orders.source_url.replace("/oltp_", "/no_such_"), orders.target_url, "LOGIN_REFUSED"),
+        (orders.source_url, f"{orders.target_url}&no_such_parameter=1", "CONNECTION_INVALID"),
+    ):
+        broken = Orders(source, target, orders.manifest)
+        (finding,) = doctor(broken.spec, broken.connector).findings
+        ref = orders.spec.source_ref if code == "LOGIN_REFUSED" else orders.spec.sink_ref
+        assert finding.path == f"connection {ref}"
+        assert finding.problem.startswith(f"{code}: {ref}: ")
+
+
 def test_what_the_server_does_not_tell_is_said_to_be_unknown(orders: Orders) -> None:
     assert doctor(orders.spec, orders.connector).notes[-1] == (
         "room on the target: not known for data, not known for its log"

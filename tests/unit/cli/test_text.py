@@ -7,8 +7,10 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -156,6 +158,31 @@ def test_a_status_is_a_line_a_heartbeat_and_little_more(capsys: pytest.CaptureFi
         "2 running, 100 pending, 1 failed, 1,000 rows/s, 1:43 to go, campaign last moved 2024-01-01 12:00:00+0000"
     )
     assert len(lines) < SCREEN
+
+
+def test_a_status_says_who_cancelled_and_why_and_what_was_verified(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = load_spec(EXAMPLE)
+    hashes = {"plan_hash": spec.plan_hash(CONTRACT), "config_hash": spec.config_hash(CONTRACT)}
+    said = {"cancel_requested_by": "ada", "cancel_reason": "lunch", "stop_reason": "chunk 0 failed: X"}
+    progress = Progress(100, 2, 4, 1, 0, 4_000, 4_000, 8.0, 4.0)
+
+    def shown(phase: Phase, checks: list[dict[str, Any]], compared: str = "row_count") -> str:
+        validation = {"passed": True, "checks": checks} if checks else None
+        record = campaign(107, phase=phase, validation=validation, **said, **hashes)
+        status = CampaignStatus(replace(spec, verification=compared), record, progress)
+        return "\n".join(" ".join(line.split()) for line in printed(capsys, report_of(status, Asked(EXAMPLE))))
+
+    text = shown(Phase.CANCELLED, [])
+    assert "cancelled by ada: lunch" in text
+    assert "stopped:" not in text
+    assert "verification" not in text
+    numbers = {"digested_chunks": 107, "source_digest": "1", "target_digest": "1"}
+    text = shown(Phase.LOADING, [{"numbers": numbers}], "digest")
+    assert "verification digest passed: 107 digested chunks" in text
+    assert "cancelled" not in text
+    assert "stopped: chunk 0 failed" in text
+    text = shown(Phase.LOADING, [{"numbers": {"chunks_with_other_row_counts": 2}}])
+    assert "verification row_count warning: 2 chunks with other row counts" in text
 
 
 @pytest.mark.parametrize(("failed", "exit_code"), [((), 3), ((FAILED_NOW,), 1), ((FAILED_BEFORE,), 3)])
