@@ -238,7 +238,7 @@ class KeyInvalid(Refused):
     """Unique key or chunk column is missing, nullable or of an unfit type, or the key lacks the chunk column."""
 
     code = "KEY_INVALID"
-    next_step = "Declare a not-null unique key that contains the chunk column."
+    next_step = "Do what each finding advises, in the manifest or the tables; then run the same command again."
 
 
 class ColumnContractRefused(Refused):

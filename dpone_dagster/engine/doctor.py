@@ -11,6 +11,7 @@ from dpone_dagster.campaign.errors import (
     ConnectionInvalid,
     DponeError,
     Finding,
+    KeyInvalid,
     LoginRefused,
     PlanDrift,
     RightsMissing,
@@ -28,6 +29,7 @@ from dpone_dagster.engine.prepare import (
 )
 from dpone_dagster.engine.sessions import source_session, target_session
 from dpone_dagster.engine.surroundings import around_source, around_target, outside
+from dpone_dagster.ports.source import Source
 from dpone_dagster.ports.target import Connector, Target
 
 _OF_CONNECTIONS = (ConnectionInvalid, LoginRefused, ServerUnreachable)
@@ -84,7 +86,7 @@ def doctor(spec: CampaignSpec, connector: Connector) -> Diagnosis:
     in_the_way = bool(findings)
     try:
         with source_session(connector, "doctor") as source:
-            notes.extend(outside(spec, source))
+            notes.extend(_outside(spec, source, refused))
             warnings.extend(around_source(source))
         with target_session(connector, "doctor") as target:
             notes.extend(_waiting(spec, target))
@@ -119,6 +121,16 @@ def _place(spec: CampaignSpec, looked_at: str, error: DponeError) -> str:
     named = error.message.partition(":")[0]
     refs = (spec.source_ref, spec.sink_ref, spec.state.connection_ref)
     return f"connection {named}" if isinstance(error, _OF_CONNECTIONS) and named in refs else looked_at
+
+
+def _outside(spec: CampaignSpec, source: Source, before: Sequence[DponeError]) -> Sequence[str]:
+    """Rows out of scope. That they cannot be counted by a column that is refused already is no news."""
+    try:
+        return list(outside(spec, source))
+    except DponeError:
+        if any(isinstance(known, KeyInvalid) for known in before):
+            return ()
+        raise
 
 
 def _rights_findings(spec: CampaignSpec, connector: Connector) -> Iterator[Finding]:

@@ -32,12 +32,12 @@ def prove_keys(spec: CampaignSpec, source: tuple[Column, ...], live: TargetTable
     wanted += [(str(spec.target), name, live.columns) for name in spec.unique_key]
     for table, name, columns in wanted:
         column = next((c for c in columns if c.name == name), None)
-        role = "unique key" if name in spec.unique_key else "chunk column"
+        role = "unique key column" if name in spec.unique_key else "chunk column"
         if column is None:
-            findings.append(Finding(f"{table}.{name}", f"the {role} column does not exist", "name an existing column"))
+            findings.append(Finding(f"{table}.{name}", f"the {role} does not exist", "name an existing column"))
         elif column.nullable:
             findings.append(
-                Finding(f"{table}.{name}", f"the {role} column is nullable", "declare it NOT NULL, or use another one")
+                Finding(f"{table}.{name}", f"the {role} is nullable", "declare it NOT NULL, or use another one")
             )
     findings += _unfit_chunk_column(spec, spec.source, source, types.source_bounds)
     findings += _without_unique_index(spec, live)

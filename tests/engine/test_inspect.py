@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dpone_dagster.campaign.errors import PlanDrift
+from dpone_dagster.campaign.errors import KeyInvalid, PlanDrift
 from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.increment import run_increment
 from dpone_dagster.engine.inspect import status
@@ -78,3 +78,16 @@ def test_what_is_nobodys_fault_is_a_note(orders: Orders) -> None:
         assert "being worked on" in during.next_action
     finally:
         lane.close()
+
+
+def test_doctor_names_a_chunk_column_that_is_not_there_as_a_run_does(orders: Orders) -> None:
+    orders.manifest["source"].pop("options")
+    orders.backfill.pop("publication")
+    orders.backfill.update(inner_mode="replace", chunk={**orders.chunks, "column": "nope"})
+    with pytest.raises(KeyInvalid) as refused:
+        prepare(orders.spec, orders.connector, intent="run", run_id="run-1")
+    assert [finding.path for finding in refused.value.findings] == ["public.orders.nope", "landing.orders.nope"]
+    assert refused.value.findings[0].problem == "the chunk column does not exist"
+    assert "unique key" not in refused.value.advice
+    seen = doctor(orders.spec, orders.connector)
+    assert seen.findings == refused.value.findings
