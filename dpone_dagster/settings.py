@@ -231,11 +231,20 @@ def _read(path: Path) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise _unreadable(f"{error.problem or error.context}", _YAML_ADVICE, where) from None
+        problem = f"{error.problem or error.context}"
+        advice = next((each for said, each in _ADVICE if said in problem), _YAML_ADVICE)
+        raise _unreadable(problem, advice, where) from None
     except yaml.YAMLError:  # a character that YAML does not allow; its text quotes the file
         raise _unreadable("holds a character that YAML does not allow", "save it as plain UTF-8 text") from None
 
 
+_ADVICE = (
+    ("is written twice", "leave one of them"),
+    ("'\\t'", "indent by spaces; YAML allows no tab there"),
+    ("constructor for the tag", "leave the tag (`!!…`) out: values are plain"),
+    ("another document", "leave one document in the file, with no `---` after it"),
+    ("undefined alias", "name the anchor (`&…`) before it, or write the text in quotes"),
+)
 _YAML_ADVICE = "correct the YAML there; texts with `{`, `}`, `#` or `: ` in them need quotes"
 
 

@@ -100,7 +100,7 @@ def advise(spec: CampaignSpec, profile: Profile, evidence: Evidence) -> Advice:
         overrides[f"{_BACKFILL}.chunk.buckets"] = buckets
     if lanes != spec.lanes:
         overrides[f"{_BACKFILL}.parallel_workers"] = lanes
-    warnings = (*(rule.warning for rule in held), *_warnings(spec, profile, evidence, factor))
+    warnings = (*(rule.warning for rule in held), *_warnings(spec, profile, evidence, factor, lanes))
     return Advice(profile, word, risk, step, buckets, lanes, warnings, overrides, evidence)
 
 
@@ -159,7 +159,7 @@ def _most_important(spec: CampaignSpec, held: list[_Rule], factor: int, lanes: i
     return (held[0].recommendation if held else "keep"), "low"
 
 
-def _warnings(spec: CampaignSpec, profile: Profile, seen: Evidence, factor: int) -> Iterator[str]:
+def _warnings(spec: CampaignSpec, profile: Profile, seen: Evidence, factor: int, lanes: int) -> Iterator[str]:
     if not seen.sources:
         yield "there is no evidence yet: this is what the profile starts with"
     if factor > 1:
@@ -168,7 +168,7 @@ def _warnings(spec: CampaignSpec, profile: Profile, seen: Evidence, factor: int)
         told = f"{seen.empty_chunks:,} of them are empty" if empty else f"the median takes {median:,.2f} s"
         yield f"of {seen.committed_chunks:,} chunks that succeeded {told}: {factor} might be one"
         yield "another step is another campaign: take a new `backfill_id`, never that of a campaign that has begun"
-    if profile == "speed":
+    if profile == "speed" and lanes > spec.lanes:
         yield "more lanes press on the source: be sure that it has room"
     if profile in ("worker_safety", "source_safety") and spec.lanes > 1:
         yield f"profile {profile} loads one chunk at a time"

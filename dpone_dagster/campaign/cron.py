@@ -25,7 +25,7 @@ def cron_problem(text: str) -> str | None:
     """
     words = text.split()
     if len(words) != len(_FIELDS):
-        return f"it has {len(words)} fields"
+        return f"it has {len(words)} field{'' if len(words) == 1 else 's'}"
     for word, (field, low, high, names) in zip(words, _FIELDS, strict=True):
         if not all(_fits(item, low, high, names) for item in word.lower().split(",")):
             return f"{field} `{word}` is not within {low}-{high}"

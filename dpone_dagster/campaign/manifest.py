@@ -314,7 +314,10 @@ def parsed(data: object, kind: type[Kind]) -> Kind:
         ManifestInvalid: All that is wrong, each with its path; no value of an unknown key is repeated.
     """
     if not isinstance(data, Mapping):
-        raise ManifestInvalid("the manifest is not a mapping", findings=[Finding("", "is not a mapping of keys")])
+        advice = "write keys and values, as in examples/orders.yaml"
+        raise ManifestInvalid(
+            "the manifest is not a mapping", findings=[Finding("", "is not a mapping of keys", advice)]
+        )
     tokens = token_findings(data)
     unresolved = {finding.path for finding in tokens}
     manifest, problems = _validated({key: value for key, value in data.items() if key not in HOST_KEYS}, kind)

@@ -41,6 +41,17 @@ _ADVICE: Mapping[str, str] = {
     "dagster.owners": "write e-mail addresses or `team:name`",
     "dagster.tags": "use letters, digits, `_`, `-` and `.`, at most 63 of them",
 }
+_KINDS: Mapping[str, str] = {
+    "model_type": "write a mapping of keys",
+    "dict_type": "write a mapping of keys",
+    "list_type": "write a list, such as `[a, b]`",
+    "bool_type": "write `true` or `false`",
+    "bool_parsing": "write `true` or `false`",
+    "int_type": "write a whole number",
+    "int_parsing": "write a whole number",
+    "int_from_float": "write a whole number",
+    "string_type": "write a text",
+}
 _NAMED_SOURCES: Mapping[object, str] = {
     "clickhouse": "ClickHouse is not supported as a source: it has no xmin to hand over",
     "kafka": "Kafka is not supported as a source: a topic has no table to cut into chunks",
@@ -110,10 +121,10 @@ def _limits(place: tuple[int | str, ...], root: type[BaseModel]) -> str | None:
 def _allowed(kind: str, item: Any) -> str:
     if kind == "literal_error":
         return "write " + str(item["ctx"]["expected"]).replace("'", "`")
-    if kind in ("model_type", "dict_type"):
-        return "write a mapping of keys"
     if kind == "string_type" and isinstance(item["input"], int | float) and not isinstance(item["input"], bool):
         return "write it in quotes"
+    if kind in _KINDS:
+        return _KINDS[kind]
     message = str(item["msg"])
     return (
         message.replace("Input should be", "write")

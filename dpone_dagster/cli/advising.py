@@ -10,6 +10,7 @@ from pathlib import Path
 from dpone_dagster.campaign.advisor import Advice, Profile, advise
 from dpone_dagster.campaign.errors import DponeError, EvidenceInvalid, Finding
 from dpone_dagster.campaign.evidence import FORMS, Evidence, read_evidence
+from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_campaign
 from dpone_dagster.cli.plan import plan_report
@@ -39,14 +40,15 @@ def advised_plan_report(manifest: Asked, profile: Profile, files: tuple[Path, ..
         seen = seen.and_(ledger_evidence(*open_campaign(manifest)))
     except DponeError as error:
         notes.append(f"The campaign's ledger was not looked at: {error.code}: {error.message}")
-    advice = advise(load_spec(manifest.path, manifest.options), profile, seen)
+    spec = load_spec(manifest.path, manifest.options)
+    advice = advise(spec, profile, seen)
     return replace(
         report,
         heartbeat=_line(advice),
         data={**report.data, "advisor": advice.as_dict()},
         tables=(Table(("", ""), tuple(_rows(advice))),),
         notes=(*(pasteable(warning, manifest) for warning in advice.warnings), *notes),
-        next_commands=(_tried(advice, manifest),) if advice.overrides else report.next_commands,
+        next_commands=(_tried(advice, spec, manifest),) if advice.overrides else report.next_commands,
     )
 
 
@@ -63,10 +65,13 @@ def _rows(advice: Advice) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " "), json.dumps(value) if isinstance(value, dict) else str(value)
 
 
-def _tried(advice: Advice, manifest: Asked) -> str:
-    """The plan with what is recommended; a pinned campaign refuses to run it."""
-    words = [word for path, value in advice.overrides.items() for word in (_FLAGS[path.rpartition(".")[2]], str(value))]
-    return command("backfill", "plan", manifest, *words)
+def _tried(advice: Advice, spec: CampaignSpec, manifest: Asked) -> str:
+    """The plan with what is recommended; where that makes other chunks, of a campaign with another pinned id."""
+    flags = {_FLAGS[path.rpartition(".")[2]]: str(value) for path, value in advice.overrides.items()}
+    wider = advice.step or advice.buckets
+    if wider is not None and spec.backfill_id is not None:
+        flags["--backfill-id"] = f"{spec.backfill_id}_{wider}"
+    return command("backfill", "plan", manifest.retyped(flags))
 
 
 def _read(path: Path) -> Evidence:

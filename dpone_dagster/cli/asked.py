@@ -39,6 +39,15 @@ class Asked:
             "new campaign by --backfill-id."
         )
 
+    def retyped(self, flags: Mapping[str, str]) -> Asked:
+        """The same, with these flags as they are typed in place of what they were or besides.
+
+        Args:
+            flags: Values by the first spelling of each.
+        """
+        typed = {**dict(zip(self.flags[::2], self.flags[1::2], strict=True)), **flags}
+        return replace(self, flags=tuple(word for pair in typed.items() for word in pair))
+
     def having(self, overrides: Mapping[str, str | int]) -> Asked:
         """The same with more in place of the manifest's words.
 

@@ -126,6 +126,7 @@ def on_campaign(body: Body) -> Body:
         from dpone_dagster.campaign.interval import read_interval
         from dpone_dagster.campaign.overrides import RunOptions
 
+        _refuse_two_spellings(click.get_current_context().meta[TYPED_WORDS])
         overrides = {name: given.pop(f"put_{name}") for _, name, _ in _OVERRIDES}
         times = {name: given.pop(f"time_{name}") for _, name, _ in _TIMES}
         state_dir = given.pop("state_dir")
@@ -154,6 +155,14 @@ _STATE_DIR = click.option(
     show_envvar=True,
     help="Where a run leaves its evidence, and a `local_file` its state; .dpone/backfill if left out.",
 )
+
+
+def _refuse_two_spellings(typed: Sequence[str]) -> None:
+    """Two names of one flag: click would take the later one without a word."""
+    flags = {word.partition("=")[0] for word in typed}
+    for spellings, _, _ in _OVERRIDES:
+        if len(both := flags.intersection(spellings)) > 1:
+            raise click.UsageError(f"{' and '.join(sorted(both))} are the same flag: give one of them")
 
 
 def _override_flags() -> list[Callable[[Body], Body]]:

@@ -74,6 +74,34 @@ def test_a_file_that_is_no_manifest_is_refused_with_its_place(
     assert problem in finding.problem
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("name: a\nname: b\n", "leave one of them"),
+        ("sink:\n\ttable: a\n", "indent by spaces"),
+        ("name: !!python/object:os.system x\n", "leave the tag"),
+        ("name: a\n---\nname: b\n", "one document"),
+        ("name: *nobody\n", "the anchor"),
+        ("chunk:\n  from: {{ data_interval_start }}\n", "need quotes"),
+        ("- a\n", "examples/orders.yaml"),
+    ],
+)
+def test_what_is_no_manifest_gets_advice_that_fits(tmp_path: Path, text: str, advice: str) -> None:
+    assert advice in refused(written(tmp_path, text)).findings[0].advice
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "advice"),
+    [
+        ("source:\n", "source:\n  columns: id\n", "write a list, such as `[a, b]`"),
+        ("chunk:\n", "chunk:\n        immutable: [x]\n", "write `true` or `false`"),
+    ],
+)
+def test_values_of_another_kind_get_advice_in_words_of_yaml(tmp_path: Path, old: str, new: str, advice: str) -> None:
+    path = written(tmp_path, EXAMPLE.read_text().replace(old, new, 1))
+    assert [finding.advice for finding in refused(path).findings] == [advice]
+
+
 @pytest.mark.parametrize("name", ["missing.yaml", "."])
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
     assert "cannot be read" in refused(tmp_path / name).findings[0].problem

@@ -49,6 +49,9 @@ def test_a_profile_is_all_there_is_without_evidence(profile: Profile, lanes: int
     assert advice.overrides == {WORKERS: lanes}
     assert advice.as_dict()["evidence_sources"] == []
     assert any("room" in warning for warning in advice.warnings) is (profile == "speed")
+    assert told(chunks(1, state="failed"), profile="speed").warnings == (
+        "1 chunks have failed: retry them with one lane, then look again",
+    )
     assert told(lanes=4).recommendation == "keep"
     assert told(lanes=4).overrides == {}
 

@@ -16,7 +16,7 @@ def test_a_cron_line_is_right(text: str) -> None:
     ("text", "problem"),
     [
         ("", "it has 0 fields"),
-        ("@daily", "it has 1 fields"),
+        ("@daily", "it has 1 field"),
         ("0 5 * * * *", "it has 6 fields"),
         ("60 * * * *", "minute `60` is not within 0-59"),
         ("0 24 * * *", "hour `24` is not within 0-23"),

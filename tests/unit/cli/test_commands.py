@@ -277,13 +277,20 @@ def test_the_advisor_reads_files_and_does_without_a_server(manifest: Path, monke
     lines = run(*words).output.splitlines()
     assert lines[1] == "advisor (balanced): decrease buckets, risk low"
     assert any("was not looked at: CONNECTION_MISSING" in line for line in lines)
-    assert lines[-1] == f"  dpone backfill plan '{manifest}' --buckets 64"
+    assert lines[-1] == f"  dpone backfill plan '{manifest}' --buckets 64 --backfill-id orders_initial_v1_64"
     assert len(lines) <= 24
+    again = run(*words, "--lanes", "2", "--backfill-id", "b").output.splitlines()[-1]
+    assert again == f"  dpone backfill plan '{manifest}' --parallel-workers 4 --backfill-id b_64 --buckets 64"
     assert manifest.read_bytes() == before
     for text in ("{", "{}", "[" * 100_000, f'{{"chunks": [{{"rows": 1{"0" * 400}}}]}}'):
         evidence.write_text(text)
         refused = run(*words, "--format", "json")
         assert (refused.exit_code, json.loads(refused.output)["error"]["code"]) == (2, "EVIDENCE_INVALID")
+
+
+def test_two_names_of_one_flag_are_refused(manifest: Path) -> None:
+    refused = run("backfill", "plan", manifest, "--lanes=2", "--parallel-workers", "3")
+    assert (refused.exit_code, "are the same flag" in refused.output) == (2, True)
 
 
 def test_cancel_needs_a_reason_and_a_name(manifest: Path) -> None:
