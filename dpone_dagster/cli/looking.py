@@ -101,14 +101,12 @@ def heartbeat(status: CampaignStatus) -> str:
     progress, record = status.progress, status.record
     if record is None:
         return ""
-    parts = [
-        f"{number:,} {word}"
-        for word, number in (("running", progress.running), ("pending", progress.pending), ("failed", progress.failed))
-        if number
-    ]
-    if progress.committed:
+    counts = ((_running(status), progress.running), ("pending", progress.pending), ("failed", progress.failed))
+    parts = ["nobody works on it"] if status.unattended else []
+    parts += [f"{number:,} {word}" for word, number in counts if number]
+    if progress.committed and not status.unattended:
         parts.append(f"{progress.rows_per_second:,.0f} rows/s")
-    if progress.remaining and progress.running and (eta := progress.eta_seconds):
+    if progress.remaining and progress.running and not status.unattended and (eta := progress.eta_seconds):
         parts.append(f"{clock(eta)} to go")
     if record.updated_at is not None:
         parts.append(f"campaign last moved {record.updated_at:%Y-%m-%d %H:%M:%S%z}")
@@ -132,7 +130,13 @@ def headline(status: CampaignStatus) -> str:
 
 def _unusual(status: CampaignStatus) -> tuple[tuple[str, int], ...]:
     progress = status.progress
-    return ("running", progress.running), ("failed", progress.failed), ("lease expired", progress.lease_expired)
+    left = (_running(status), progress.running)
+    return left, ("failed", progress.failed), ("lease expired", progress.lease_expired)
+
+
+def _running(status: CampaignStatus) -> str:
+    """What chunks are whose lease is alive: with nobody at work, those that the dead had in hand."""
+    return "left in hand" if status.unattended else "running"
 
 
 def _publication_table(status: CampaignStatus) -> Table:

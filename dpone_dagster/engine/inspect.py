@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpone_dagster.campaign.chunkadvice import advice_on_chunk
 from dpone_dagster.campaign.errors import Finding, PlanDrift
-from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, ChunkRecord, ChunkState, Holder, Phase
+from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, ChunkRecord, ChunkState, Holder, Neighbour, Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
@@ -19,6 +19,7 @@ from dpone_dagster.engine.validate import ValidationEvidence
 from dpone_dagster.ports.target import Connector, Target
 
 _SHOWN_FAILURES = 20
+_OVER = FINISHED | {Phase.ROLLED_BACK}
 _DIGEST_NUMBERS = ("digested_chunks", "source_digest", "target_digest", OTHER_DIGESTS, FIRST_OTHER_DIGESTS)
 
 
@@ -35,6 +36,7 @@ class CampaignStatus:
         failed: Failed and expired chunks, at most 20.
         holders: Sessions that hold a lock of it.
         stages: Stage tables of a published campaign, which nobody needs any more.
+        held: Whether a session holds the lock of an unfinished campaign, be it one that this login cannot name.
     """
 
     spec: CampaignSpec
@@ -45,6 +47,13 @@ class CampaignStatus:
     failed: tuple[ChunkRecord, ...] = ()
     holders: tuple[Holder, ...] = ()
     stages: tuple[str, ...] = ()
+    held: bool = False
+
+    @property
+    def unattended(self) -> bool:
+        """Whether the campaign is begun and unfinished, and nobody works on it, whatever its chunks were at last."""
+        unfinished = self.record is not None and self.phase not in _OVER
+        return unfinished and not self.holders and not self.held
 
     @property
     def phase(self) -> Phase:
@@ -120,7 +129,7 @@ class CampaignStatus:
     def backfill_dict(self) -> dict[str, object]:
         """The `backfill` object of the public JSON."""
         return {
-            "progress": self.progress.as_dict(),
+            "progress": self.progress.as_dict() | ({"eta_seconds": None} if self.unattended else {}),
             "publication": self.publication_dict(),
             "verification": self.verification_dict(),
             "retry_policy": self.spec.retry_policy,
@@ -194,7 +203,7 @@ def _recommend(status: CampaignStatus) -> str:
         return "nothing to do: the campaign is rolled back; a new one needs a new `backfill_id`"
     if status.stuck:
         return f"dpone backfill release MANIFEST --chunk {status.stuck[0][0].index}"
-    if status.holders:
+    if status.holders or status.held:
         return "nothing to do: the campaign is being worked on; look again"
     if phase is Phase.PLANNED:
         return "dpone backfill run MANIFEST --execute"
@@ -224,6 +233,7 @@ def status_of(spec: CampaignSpec, target: Target) -> CampaignStatus:
     record = target.ledger.campaign(spec.run_key) if target.ledger.provisioned() else None
     if record is None:
         return CampaignStatus(spec, None, Progress(spec.plan.count, 0, 0, 0, 0, 0, 0, 0.0, 0.0))
+    holders = tuple(target.fence.holders(spec.run_key))
     wrong = target.ledger.chunks(
         spec.run_key, ChunkSelection.all(record.chunk_count), only=("failed", "lease_expired"), limit=_SHOWN_FAILURES
     )
@@ -234,6 +244,14 @@ def status_of(spec: CampaignSpec, target: Target) -> CampaignStatus:
         target.publications.of_campaign(spec.run_key),
         target.publications.of_campaign(spec.run_key, "rollback"),
         tuple(wrong),
-        tuple(target.fence.holders(spec.run_key)),
+        holders,
         tuple(target.tables.stages(record.shadow, record.run_key)) if record.phase in FINISHED else (),
+        held=not holders and record.phase not in _OVER and _held(record, target),
     )
+
+
+def _held(record: CampaignRecord, target: Target) -> bool:
+    own = Neighbour(
+        record.run_key, record.dataset, record.backfill_id, str(record.phase), direct=record.direct, slices=None
+    )
+    return bool(target.fence.held([own]))

@@ -81,9 +81,9 @@ def _under_way(status: CampaignStatus, record: CampaignRecord) -> Verdict:
         return Verdict(
             "warn", "Not heard of", f"{progress.lease_expired:,} chunks have a worker that is silent. {done}"
         )
-    if status.holders or progress.running:
-        return Verdict("work", "Loading", done)
-    return Verdict("warn", "Interrupted", f"Nobody works on it. {done}")
+    if status.unattended:
+        return Verdict("warn", "Interrupted", f"Nobody works on it. {done}")
+    return Verdict("work", "Loading", done)
 
 
 def _live(status: CampaignStatus) -> str:

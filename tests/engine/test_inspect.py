@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 from dpone_dagster.campaign.errors import KeyInvalid, PlanDrift
+from dpone_dagster.campaign.ledger import Worker
+from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.engine.doctor import doctor
 from dpone_dagster.engine.increment import run_increment
 from dpone_dagster.engine.inspect import status
 from dpone_dagster.engine.prepare import prepare
+from dpone_dagster.engine.sessions import target_session
+from dpone_dagster.report.verdict import verdict_of
 from tests.engine.campaign import finish, load
 from tests.orders import Orders
+
+WORKER = Worker("run-1", 0, "host", 7)
 
 
 def test_an_edited_manifest_is_named_by_status_and_doctor(orders: Orders) -> None:
@@ -91,3 +97,21 @@ def test_doctor_names_a_chunk_column_that_is_not_there_as_a_run_does(orders: Ord
     assert "unique key" not in refused.value.advice
     seen = doctor(orders.spec, orders.connector)
     assert seen.findings == refused.value.findings
+
+
+def test_nobody_works_on_a_campaign_whose_lanes_are_dead(either: Orders) -> None:
+    prepare(either.spec, either.connector, intent="run", run_id="run-1")
+    key = either.spec.run_key
+    with target_session(either.connector, "lane 0 run-1") as lane:
+        assert lane.fence.lock_campaign(key, "shared", 0)
+        (chunk, *_) = lane.ledger.candidates(key, WORKER, ChunkSelection.all(4), failed_only=False, limit=1)
+        assert lane.ledger.claim(key, chunk, WORKER)
+        seen = status(either.spec, either.connector)
+        assert (seen.unattended, seen.progress.running) == (False, 1)
+        assert verdict_of(seen).word == "Loading"
+        lane.fence.unlock_campaign(key, "shared")
+    seen = status(either.spec, either.connector)
+    assert (seen.unattended, seen.progress.running) == (True, 1)
+    assert seen.recommended_action == "dpone backfill resume MANIFEST"
+    assert verdict_of(seen).word == "Interrupted"
+    assert seen.backfill_dict()["progress"]["eta_seconds"] is None  # type: ignore[index]

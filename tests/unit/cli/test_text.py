@@ -152,12 +152,18 @@ def test_a_status_is_a_line_a_heartbeat_and_little_more(capsys: pytest.CaptureFi
     hashes = {"plan_hash": spec.plan_hash(CONTRACT), "config_hash": spec.config_hash(CONTRACT)}
     record = campaign(107, phase=Phase.LOADING, updated_at=moved, **hashes)
     progress = Progress(100, 2, 4, 1, 0, 4_000, 4_000, 8.0, 4.0)
-    lines = printed(capsys, report_of(CampaignStatus(spec, record, progress), Asked(EXAMPLE)))
+    lines = printed(capsys, report_of(CampaignStatus(spec, record, progress, held=True), Asked(EXAMPLE)))
     assert lines[0].startswith("orders: loading, 4 of 107 chunks, 4,000 rows, 2 running, 1 failed")
     assert lines[1] == (
         "2 running, 100 pending, 1 failed, 1,000 rows/s, 1:43 to go, campaign last moved 2024-01-01 12:00:00+0000"
     )
     assert len(lines) < SCREEN
+    # Whoever had the two chunks in hand is dead.
+    lines = printed(capsys, report_of(CampaignStatus(spec, record, progress), Asked(EXAMPLE)))
+    assert lines[0].startswith("orders: loading, 4 of 107 chunks, 4,000 rows, 2 left in hand, 1 failed")
+    assert lines[1] == (
+        "nobody works on it, 2 left in hand, 100 pending, 1 failed, campaign last moved 2024-01-01 12:00:00+0000"
+    )
 
 
 def test_a_status_says_who_cancelled_and_why_and_what_was_verified(capsys: pytest.CaptureFixture[str]) -> None:
