@@ -105,6 +105,13 @@ class EvidenceInvalid(Refused):
     next_step = "Name a JSON file of load steps, chunks or a certification report (docs/advisor.md has the shapes)."
 
 
+class OutputUnwritable(Refused):
+    """The file that a command was told to write cannot be written."""
+
+    code = "OUTPUT_UNWRITABLE"
+    next_step = "Name a file that can be written: --output FILE."
+
+
 class TooManyChunks(Refused):
     """The chunk window yields more chunks than `max_chunks` (or the hard limit of 1,000,000) allows."""
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dpone_dagster.campaign.chunkadvice import advice_on_chunk
-from dpone_dagster.campaign.errors import Refused
+from dpone_dagster.campaign.errors import OutputUnwritable
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import headline, open_campaign, report_of
 from dpone_dagster.cli.report import Report, pasteable
@@ -25,7 +25,7 @@ def html_report(manifest: Asked, output: Path | None) -> Report:
         output: Where to; None for `<name>-report.html` in this folder.
 
     Raises:
-        Refused: The file cannot be written.
+        OutputUnwritable: The file cannot be written.
     """
     spec, connector = open_campaign(manifest)
     found = campaign_report(spec, connector)
@@ -60,7 +60,4 @@ def _write(path: Path, page: bytes) -> None:
             whole.write_bytes(page)
             os.replace(whole, path)
     except OSError as error:
-        raise Refused(
-            f"the report cannot be written to {path}: {error.strerror}",
-            next_step="Name a file that can be written: --output FILE.",
-        ) from None
+        raise OutputUnwritable(f"the report cannot be written to {path}: {error.strerror}") from None

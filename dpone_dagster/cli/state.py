@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpone_dagster.campaign.errors import DponeError, Refused, UsageInvalid
+from dpone_dagster.campaign.errors import DponeError, OutputUnwritable, UsageInvalid
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.evidence import put_evidence
 from dpone_dagster.cli.looking import open_route, operator
@@ -152,4 +152,4 @@ def _write(path: Path, seen: Rewind) -> None:
         if seen.done:
             advice = "Keep this command's answer; the same facts stand in `__dpone__load_steps`."
             raise DponeError(f"the checkpoint was rewound, but {problem}", next_step=advice) from None
-        raise Refused(problem, next_step="Name a file that can be written: --evidence-output FILE.") from None
+        raise OutputUnwritable(problem, next_step="Name a file that can be written: --evidence-output FILE.") from None

@@ -282,6 +282,7 @@ def test_a_report_is_a_whole_file_or_a_refusal(operator: Operator) -> None:
     assert "<!doctype html>" in operator.run("report", "--output", "/dev/stdout").stdout
 
     refused = operator.json("report", "--output", str(operator.manifest / "report.html"), exit_code=2)["error"]
+    assert refused["code"] == "OUTPUT_UNWRITABLE"
     assert "cannot be written" in refused["message"]
     assert "--output FILE" in refused["next_step"]
 

@@ -120,6 +120,7 @@ def test_what_cannot_be_is_refused_and_nothing_moves(increments: Project, tmp_pa
     (tmp_path / "file").write_text("")
     unwritable = str(tmp_path / "file" / "evidence.json")
     answer = project.rewind("--to", "anchor", *approved, "--evidence-output", unwritable, exit_code=2)
+    assert answer["error"]["code"] == "OUTPUT_UNWRITABLE"
     assert "evidence cannot be written" in answer["error"]["message"]
     assert project.json("state", *GUIDE, " ", "--to", "anchor", *approved, exit_code=2)["error"]["message"]
     assert CliRunner().invoke(dpone, ["state", "rewind", "landing.orders", "--to", "anchor"]).exit_code == 2

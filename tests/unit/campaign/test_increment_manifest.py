@@ -27,8 +27,9 @@ def increments() -> dict[str, Any]:
 
 @pytest.fixture
 def campaign() -> dict[str, Any]:
-    """The shipped campaign without increments of its own."""
+    """The shipped campaign with the increments' handoff and none of its own."""
     data: dict[str, Any] = yaml.safe_load((EXAMPLES / "orders.yaml").read_text(encoding="utf-8"))
+    data["source"]["options"]["xmin_execution"]["handoff_id"] = "orders_apart_v1"
     del data["dagster"]
     return data
 
@@ -49,7 +50,7 @@ def test_the_example_arrives(increments: dict[str, Any]) -> None:
         target=TableRef("landing", "orders"),
         unique_key=("id",),
         state=StatePolicy("system", "postgres_dwh"),
-        handoff_id="orders_v1",
+        handoff_id="orders_apart_v1",
         increment=IncrementPolicy("30 5 * * *", reconcile_cron="0 3 * * sun"),
     )
 

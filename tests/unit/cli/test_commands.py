@@ -288,6 +288,11 @@ def test_the_advisor_reads_files_and_does_without_a_server(manifest: Path, monke
         assert (refused.exit_code, json.loads(refused.output)["error"]["code"]) == (2, "EVIDENCE_INVALID")
 
 
+def test_the_shipped_examples_pass_together() -> None:
+    checked = run("manifest", "check", *sorted(Path("examples").glob("*.yaml")))
+    assert (checked.exit_code, "nothing wrong" in checked.output) == (0, True)
+
+
 def test_two_names_of_one_flag_are_refused(manifest: Path) -> None:
     refused = run("backfill", "plan", manifest, "--lanes=2", "--parallel-workers", "3")
     assert (refused.exit_code, "are the same flag" in refused.output) == (2, True)
