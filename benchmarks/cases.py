@@ -162,9 +162,14 @@ def chosen_entries(cases: str, contenders: str) -> list[Entry]:
         ValueError: A pattern finds nothing.
     """
     entries = default_entries() if not cases else [entry for word in _words(cases) for entry in _found(word)]
+    patterns = _words(contenders) or ["*"]
+    known = list(dict.fromkeys(who for entry in entries for who in entry.contenders))
+    for pattern in patterns:
+        if not any(fnmatchcase(who, pattern) for who in known):
+            raise ValueError(f"no contender of these cases is `{pattern}`; they are {', '.join(known)}")
     unique = {entry.name: entry for entry in reversed(entries)}
     chosen = [unique[name] for name in dict.fromkeys(entry.name for entry in entries)]
-    return [kept for entry in chosen if (kept := _only(entry, _words(contenders) or ["*"])).contenders]
+    return [kept for entry in chosen if (kept := _only(entry, patterns)).contenders]
 
 
 def _found(pattern: str) -> list[Entry]:

@@ -10,6 +10,7 @@ Starts a private PostgreSQL, runs a campaign of empty chunks with one lane by `d
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import statistics
@@ -139,7 +140,7 @@ def imports(words: list[str], environment: Mapping[str, str]) -> str:
     return f"{sum(by_package.values()):5.0f} ms: " + ", ".join(f"{name} {each:.0f}" for name, each in first)
 
 
-def main(chunks: int = _CHUNKS) -> None:
+def main(chunks: int) -> None:
     """Run it and print."""
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name), chunks)
@@ -156,4 +157,8 @@ def main(chunks: int = _CHUNKS) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.fixed_costs", description="What is paid whatever the rows."
+    )
+    parser.add_argument("chunks", type=int, nargs="?", default=_CHUNKS, help=f"of the campaign; {_CHUNKS} if left out")
+    main(parser.parse_args().chunks)

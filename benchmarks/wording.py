@@ -43,7 +43,9 @@ CONTENDERS = """* `ours`: `dpone backfill run MANIFEST --execute`, a `shadow_swa
 as the ledger has them; of the others from their first read to the end of their last write. Bytes are the source
 table's as PostgreSQL stores it, which compresses long texts. "Client CPU" and memory are of the command's processes,
 servers not among them, looked at five times a second. "Lanes" are the processes that move rows, and memory of "a
-lane" is the largest one's; "all" counts shared pages once. "Log" is the WAL of the whole PostgreSQL server."""
+lane" is the largest one's peak; "all" is the highest sum at one look, with a shared page counted once among all
+processes of the machine, so it may be less than that of one lane which shares most of its pages or lives for less than
+a look. "Log" is the WAL of the whole PostgreSQL server."""
 CASE_COLUMNS = (
     "contender",
     "runs",

@@ -22,6 +22,10 @@ Exit codes: 0 done; 1 ran and did not succeed; 2 refused before anything was tou
 campaign; 130 interrupted. An error ends with the command to type next ([all errors](errors.md)): the same
 one again only where following its advice makes that succeed, else a look at the campaign, or the command's help.
 
+Rows a second are of two kinds. While a run goes on, its terminal shows its own rate, from its first look at work to the
+latest commit. `status`, the summary at the end, the report and Dagster divide all rows of the campaign by the
+time since its first claim, pauses and earlier runs included.
+
 ## Completion
 
 The shell completes commands, flags, their values and files. Put the line for your shell into its start file:

@@ -73,8 +73,9 @@ def _manifest() -> str:
     lines = [
         "# The manifest",
         "",
-        "Unknown keys are refused, and all that is wrong is said at once. `dpone manifest schema` prints the same",
-        "as JSON Schema for editors; `examples/orders.yaml` is one to start from.",
+        "Unknown keys are refused, and `dpone manifest check` says all that is wrong at once. `dpone manifest schema`",
+        "prints keys and values as JSON Schema for editors; what one key asks of another, such as a step of its kind,",
+        "only `check` knows. `examples/orders.yaml` is one to start from.",
         "",
         *_table(manifest_schema()),
         "",

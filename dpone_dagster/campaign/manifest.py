@@ -83,7 +83,7 @@ class SourceBlock(Connected):
     type: Literal["postgres", "mssql"] = Field(description="`mssql` goes with publication mode `direct` alone.")
     table: TableBlock
     columns: Annotated[list[Name], Field(min_length=1)] | None = Field(
-        default=None, description="Columns to load; all of the target's if left out."
+        default=None, description="Columns to load; all of the source's if left out."
     )
     options: SourceOptionsBlock = Field(default_factory=SourceOptionsBlock)
 

@@ -90,6 +90,11 @@ def test_a_name_of_its_own_runs_with_everybody_and_no_other_word_does() -> None:
         chosen_entries("pg-nothing-*", "")
 
 
+def test_a_contender_that_nobody_is_is_refused() -> None:
+    with pytest.raises(ValueError, match="no contender of these cases is `us`; they are wire, ours, merge"):
+        chosen_entries("mssql-narrow-int-1m-16c-2l", "ours,us")
+
+
 def test_contenders_run_in_turn_within_a_repeat_and_nothing_runs_twice() -> None:
     asked = Asked(tuple(chosen_entries(f"{SMALL},{CASE}", "wire,ours")), repeats=2, budget_seconds=1)
     done = of(run("wire", 1, 1, 1, SMALL), run("ours", 2, 1, 1))
