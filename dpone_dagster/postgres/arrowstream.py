@@ -22,7 +22,7 @@ from dpone_dagster.postgres.queries import load
 from dpone_dagster.postgres.session import Session, is_lost, is_transient, settings_of, translated
 
 # Memory is a few batches, whatever the chunk's size.
-_BATCH_BYTES = 4 * 1024 * 1024
+_BATCH_BYTES = 1024 * 1024
 _CUT = "57014"
 _DATA_EXCEPTION = "22"  # class of SQLSTATE; its messages quote the value
 _SERVER_SAID = re.compile(r"(?:ERROR|FATAL|PANIC):\s+([^\n]*)")
