@@ -32,6 +32,7 @@ FLAGS: Mapping[str, str] = {"start": "--interval-start", "end": "--interval-end"
 
 _TOKEN = re.compile(r"\{\{\s*(\w+)\s*\}\}", re.ASCII)
 _TIME_FORM = "write an ISO date or time such as 2024-03-31T00:00:00+01:00 (no zone means UTC)"
+_DAY_FORM = "give the first instant of a day by its own zone; or write `kind: timestamp` for the chunks"
 # What a host's template leaves behind where it has no value.
 _NO_VALUE = frozenset({"", "None"})
 _DEEPEST = 32
@@ -140,6 +141,9 @@ def resolved(data: Mapping[Any, Any], interval: Interval) -> Any:
     Args:
         data: What the YAML says.
         interval: Of the run.
+
+    Raises:
+        IntervalInvalid: A window of whole days is asked for a part of a day.
     """
     days = _whole_days(data, interval)
     replaced = _replaced(data, interval.values)
@@ -171,22 +175,27 @@ def _replaced(value: Any, values: Mapping[str, str], depth: int = 0) -> Any:
 
 
 def _whole_days(data: Mapping[Any, Any], interval: Interval) -> dict[str, str]:
-    """The bounds of a window of whole days; none where a time is not the first of a day by its own clock."""
+    """The bounds of a window of whole days; a time that is not the first of a day by its own clock is refused."""
     chunk: Any = data
     for key in ("sink", "strategy", "backfill", "chunk"):
         chunk = chunk.get(key) if isinstance(chunk, Mapping) else None
     if not isinstance(chunk, Mapping) or chunk.get("kind") != "date":
         return {}
     days: dict[str, str] = {}
+    parts: list[Finding] = []
     for key in ("from", "to"):
         text = chunk.get(key)
         token = _TOKEN.fullmatch(text.strip()) if isinstance(text, str) else None
-        moment = {"data_interval_start": interval.start, "data_interval_end": interval.end}.get(
-            token[1] if token else ""
-        )
-        if moment is None or (before := _day_before(moment)) == moment.date():
+        end = {"data_interval_start": "start", "data_interval_end": "end"}.get(token[1] if token else "", "")
+        moment: datetime | None = getattr(interval, end, None)
+        if moment is None:
             continue
+        if (before := _day_before(moment)) == moment.date():
+            place = f"{FLAGS[end]} or {VARIABLES[end]}"
+            parts.append(Finding(place, f"{moment.isoformat()} is in the middle of a day", _DAY_FORM))
         days[key] = (before if key == "to" else moment.date()).isoformat()
+    if parts:
+        raise IntervalInvalid("the window is of kind `date`, which has whole days", findings=parts)
     return days
 
 

@@ -27,6 +27,7 @@ def parse_any(data: object, options: RunOptions = AS_WRITTEN) -> AnyManifest:
         options: What a command puts in place of it, and what its tokens stand for.
 
     Raises:
+        IntervalInvalid: A window of whole days is asked for a part of a day.
         ManifestInvalid: All that is wrong, each with its path; no value of an unknown key is repeated.
     """
     if at(data, "sink.strategy.mode") == "incremental_merge":

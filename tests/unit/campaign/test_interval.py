@@ -147,9 +147,12 @@ def test_adjacent_intervals_of_whole_days_share_no_day() -> None:
 
 
 def test_half_a_day_is_no_window_of_whole_days() -> None:
-    with pytest.raises(ManifestInvalid) as refused:
+    with pytest.raises(IntervalInvalid) as refused:
         window(Interval(berlin(2024, 1, 1, 6), berlin(2024, 1, 1, 12)), kind="date")
-    assert [f.path.rpartition(".")[2] for f in refused.value.findings] == ["from", "to"]
+    assert [f.path.split()[0] for f in refused.value.findings] == ["--interval-start", "--interval-end"]
+    with pytest.raises(IntervalInvalid, match=r"2024-01-01T12:00:00\+01:00 is in the middle") as refused:
+        window(Interval(berlin(2024, 1, 1), berlin(2024, 1, 1, 12)), kind="date")
+    assert len(refused.value.findings) == 1
 
 
 def test_a_swap_refuses_tokens_whatever_the_interval_and_others_ask_for_it() -> None:
