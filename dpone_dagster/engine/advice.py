@@ -1,4 +1,4 @@
-"""What to do about an increment that failed: it is run again, where a campaign would be resumed."""
+"""What to do about an increment or a command that failed: it is given again, where a campaign would be resumed."""
 
 from __future__ import annotations
 
@@ -39,13 +39,30 @@ _ADVICE: Mapping[type[DponeError], str] = {
     ValueNotRepresentable: f"Correct the source row, then {AGAIN}; or start a new campaign with another contract.",
 }
 
+_SAME_COMMAND = "give the same command again; if it was done already, that says so."
+_ADVICE_ON_COMMANDS: Mapping[type[DponeError], str] = {
+    ConnectionLost: f"Check server and network, then {_SAME_COMMAND}",
+    OutcomeUnknown: f"Only the receipt tells: {_SAME_COMMAND}",
+    PublicationBlocked: f"End the named blocker, or wait for it; then {_SAME_COMMAND}",
+    TransientFailure: f"Nothing of it was kept: {_SAME_COMMAND}",
+}
+
+
+def advice_for_increments() -> contextlib.AbstractContextManager[None]:
+    """Let an error say what to do about an increment, unless it knows better than its kind."""
+    return _advice_of(_ADVICE)
+
+
+def advice_for_commands() -> contextlib.AbstractContextManager[None]:
+    """Likewise about a rollback, or a backup that is dropped: a published campaign is not resumed."""
+    return _advice_of(_ADVICE_ON_COMMANDS)
+
 
 @contextlib.contextmanager
-def advice_for_increments() -> Iterator[None]:
-    """Let an error say what to do about an increment, unless it knows better than its kind."""
+def _advice_of(advice: Mapping[type[DponeError], str]) -> Iterator[None]:
     try:
         yield
     except DponeError as error:
         if error.advice == error.next_step:
-            error.advice = _ADVICE.get(type(error), error.advice)
+            error.advice = advice.get(type(error), error.advice)
         raise

@@ -11,6 +11,7 @@ from dpone_dagster.campaign.ledger import CampaignRecord
 from dpone_dagster.campaign.names import TableRef, rolled_back_name
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.advice import advice_for_commands
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.publish import LOCK_WAIT_SECONDS, until_unblocked
@@ -86,13 +87,14 @@ def drop_backup(spec: CampaignSpec, connector: Connector, approved_by: str) -> P
         CampaignActive: Another session holds the campaign.
     """
     drop_id = uuid.uuid4().hex
-    return until_unblocked(
-        spec,
-        connector,
-        "drop backup",
-        lambda target: _once(spec, target, approved_by, drop_id),
-        lambda target: _dropped(spec, target, approved_by),
-    )
+    with advice_for_commands():
+        return until_unblocked(
+            spec,
+            connector,
+            "drop backup",
+            lambda target: _once(spec, target, approved_by, drop_id),
+            lambda target: _dropped(spec, target, approved_by),
+        )
 
 
 def _once(spec: CampaignSpec, target: Target, approved_by: str, drop_id: str) -> PublicationReceipt:

@@ -12,6 +12,7 @@ from dpone_dagster.campaign.names import TableRef, rolled_back_name
 from dpone_dagster.campaign.receipts import Approval, PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign.watermark import Checkpoint
+from dpone_dagster.engine.advice import advice_for_commands
 from dpone_dagster.engine.audit import audited
 from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.publish import LOCK_WAIT_SECONDS, until_unblocked
@@ -91,13 +92,14 @@ def rollback(spec: CampaignSpec, connector: Connector, approval: Approval) -> Pu
         CampaignActive: Another session holds the campaign.
     """
     receipt_id = uuid.uuid4().hex
-    return until_unblocked(
-        spec,
-        connector,
-        "rollback",
-        lambda target: _once(spec, target, approval, receipt_id),
-        lambda target: target.publications.receipt(receipt_id),
-    )
+    with advice_for_commands():
+        return until_unblocked(
+            spec,
+            connector,
+            "rollback",
+            lambda target: _once(spec, target, approval, receipt_id),
+            lambda target: target.publications.receipt(receipt_id),
+        )
 
 
 def _once(spec: CampaignSpec, target: Target, approval: Approval, receipt_id: str) -> PublicationReceipt:

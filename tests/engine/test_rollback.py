@@ -258,9 +258,11 @@ def test_a_rollback_waits_for_the_increment_that_came_first(either: Orders, monk
     busy = either.connector.target("increment in hand")
     with busy.transaction():
         busy.fence.lock_target(either.spec.target, 1)
-        with pytest.raises(PublicationBlocked, match=r"the lock of landing\.orders"):
+        with pytest.raises(PublicationBlocked, match=r"the lock of landing\.orders") as blocked:
             undo(either, 2)
     busy.close()
+    assert "the same command again" in blocked.value.advice
+    assert "resume" not in blocked.value.advice
     assert status(either.spec, either.connector).phase is Phase.HANDOFF_COMMITTED
     run_increment(either.spec, either.connector, "inc-1")
     late = either.target_rows()
