@@ -28,7 +28,7 @@ from dagster import (
 from dpone_dagster.assets.failures import RETRIES, not_run_again, shown_to_dagster
 from dpone_dagster.assets.names import kinds_of, loaded_key, plain_metadata, pool_name
 from dpone_dagster.assets.watchdog import run_is_alive
-from dpone_dagster.campaign.errors import CampaignActive, DponeError, Refused
+from dpone_dagster.campaign.errors import CampaignActive, DponeError, IntervalInvalid
 from dpone_dagster.campaign.interval import Interval
 from dpone_dagster.campaign.ledger import FINISHED, Phase, Worker
 from dpone_dagster.campaign.overrides import RunOptions
@@ -90,11 +90,13 @@ class IntervalLoad:
             ending: Whether the step ends a campaign, which may be finished if the step is tried again.
 
         Raises:
-            Refused: The run names no partition.
+            IntervalInvalid: The run names no partition.
             ManifestInvalid: The manifest cannot be read for this interval.
         """
         if not (context.has_partition_key or context.has_partition_key_range):
-            raise Refused("the run names no interval", next_step="Materialize one or more partitions of the asset.")
+            raise IntervalInvalid(
+                "the run names no interval", next_step="Materialize one or more partitions of the asset."
+            )
         own = self._made_by(context.run_id, context)
         if context.run.parent_run_id is None:
             return own

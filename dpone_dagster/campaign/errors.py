@@ -92,7 +92,7 @@ class UsageInvalid(Refused):
 
 
 class IntervalInvalid(Refused):
-    """A time of the run's interval, by flag or variable, is no time or no whole day, or it ends before it starts."""
+    """A time of the run's interval, by flag or variable, is no time or no whole day, it ends before it starts, or there is none."""
 
     code = "INTERVAL_INVALID"
     next_step = "Correct the named times: --interval-start, --interval-end, --execution-date, or their variables."
