@@ -92,7 +92,7 @@ class UsageInvalid(Refused):
 
 
 class IntervalInvalid(Refused):
-    """A time of the run's interval, by flag or variable, is no time or no whole day, it ends before it starts, or there is none."""
+    """The run has no interval, or a time of it, by flag or variable, is no time, no whole day, or before the start."""
 
     code = "INTERVAL_INVALID"
     next_step = "Correct the named times: --interval-start, --interval-end, --execution-date, or their variables."
