@@ -19,6 +19,7 @@ from dpone_dagster.mssql.sourceproof import describe
 
 TABLE = TableRef("dbo", "t")
 COLUMN = {
+    "object_id": 1,
     "kind": "U",
     "name": "note",
     "base_name": "nvarchar",
