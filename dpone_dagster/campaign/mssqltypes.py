@@ -1,4 +1,4 @@
-"""What the values of SQL Server's types can be as a source, and the guards that a narrower home of them needs.
+"""What the values of SQL Server's types can be, and the guards that a narrower home of them needs.
 
 Ranges and lengths: Microsoft's type reference, SQL Server 2019 and later. Moments come over as microseconds of an
 instant, so the seventh digit of a second's fraction has a guard wherever it goes, and so has an offset other than zero.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpone_dagster.campaign.contract import ColumnType, Guard
+from dpone_dagster.campaign.homes import Home, NoHome
 
 INTEGERS: Mapping[str, tuple[int, int]] = {
     "tinyint": (0, 2**8 - 1),
@@ -21,11 +22,19 @@ MONEY: Mapping[str, tuple[int, int]] = {"money": (19, 4), "smallmoney": (10, 4)}
 NUMBERS = ("decimal", "numeric", *MONEY)
 WIDE_TEXT = ("nvarchar", "nchar")
 NARROW_TEXT = ("varchar", "char")
+# The types with a text form that depends on no setting and can be read back.
+WRITTEN = frozenset(
+    {
+        *(*INTEGERS, *NUMBERS, *WIDE_TEXT, *NARROW_TEXT, "uniqueidentifier", "xml"),
+        *("date", "time", "datetime2", "datetimeoffset", "datetime", "smalldatetime"),
+    }
+)
 FRACTION_DIGITS = 6
 # As a datetime is documented, and as the driver hands it over: .000, .003 or .007.
 _DIGITS = {"datetime": 3, "smalldatetime": 0}
 _UTF8 = "_UTF8"
 _LONGEST_WIDE = 4000
+_LONGEST_TEXT = 41  # of those written but text and xml: 38 digits, a sign, a point and a zero before it
 
 
 def whole_guards(source: ColumnType, low: int, high: int) -> tuple[Guard, ...]:
@@ -76,6 +85,20 @@ def text_cast(source: ColumnType) -> str | None:
         return None
     units = length(source)
     return f"nvarchar({units})" if units and units <= _LONGEST_WIDE else "nvarchar(max)"
+
+
+def text_home(source: ColumnType, target: ColumnType) -> Home | NoHome | None:
+    """The home of a value's text in a text column, which holds every such text or is refused."""
+    if source.name not in WRITTEN:
+        return None
+    if target.args and (source.name == "xml" or target.args[0] < _LONGEST_TEXT):
+        return NoHome(f"{source} may be longer than {target} as text", "make the target column longer")
+    return Home("text")
+
+
+def no_json(_source: ColumnType, target: ColumnType) -> NoHome:
+    """Why `representation: json` is refused from SQL Server."""
+    return NoHome(f"`representation: json` of SQL Server's values has no rule for {target}", "use `text`")
 
 
 def length(kind: ColumnType) -> int | None:

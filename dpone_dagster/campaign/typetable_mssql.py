@@ -11,7 +11,9 @@ from collections.abc import Mapping
 
 from dpone_dagster.campaign.chunkbounds import CHUNK_BOUNDS, MSSQL_CHUNK_BOUNDS
 from dpone_dagster.campaign.contract import ColumnType, Guard, Representation
-from dpone_dagster.campaign.homes import Home, NoHome
+from dpone_dagster.campaign.homes import Home, NoHome, as_is
+from dpone_dagster.campaign.mssqltypes import INTEGERS as TARGET_INTEGERS
+from dpone_dagster.campaign.mssqltypes import is_utf8
 from dpone_dagster.campaign.sourcetypes import (
     FRACTION_DIGITS,
     INTEGERS,
@@ -23,33 +25,22 @@ from dpone_dagster.campaign.sourcetypes import (
 )
 from dpone_dagster.campaign.typetable import Rule, TypeTable
 
-_TARGET_INTEGERS: Mapping[str, tuple[int, int]] = {
-    "tinyint": (0, 2**8 - 1),
-    "smallint": (-(2**15), 2**15 - 1),
-    "int": (-(2**31), 2**31 - 1),
-    "bigint": (-(2**63), 2**63 - 1),
-}
 # The PostgreSQL integer whose wire form the target's integer takes.
 _WIRE_INTEGERS = {"tinyint": "int2", "smallint": "int2", "int": "int4", "bigint": "int8"}
 _DECIMALS = ("decimal", "numeric")
 # What is made of ASCII alone, so that any code page holds it.
 _ASCII = frozenset({"uuid", "inet", "cidr", "macaddr", "macaddr8"})
 _ASCII_LENGTHS = {"uuid": 36, "macaddr": 17, "macaddr8": 23}
-_UTF8 = "_UTF8"
 _TEXT_COLUMNS = ("nvarchar", "varchar")
 
 
 # ---------------------------------------------------------------- rules
 
 
-def _as_is(_source: ColumnType, _target: ColumnType) -> Home:
-    return Home()
-
-
 def _integer(source: ColumnType, target: ColumnType) -> Home:
     wire = _WIRE_INTEGERS[target.name]
     cast = None if source.name == wire else wire
-    return Home(cast, whole_guards(source, *_TARGET_INTEGERS[target.name]))
+    return Home(cast, whole_guards(source, *TARGET_INTEGERS[target.name]))
 
 
 def _decimal(source: ColumnType, target: ColumnType) -> Home:
@@ -88,7 +79,7 @@ def _characters(source: ColumnType, target: ColumnType) -> Home | NoHome:
     cast = None if source.name in TEXT else "text"
     if target.name == "nvarchar":
         check = "utf16"
-    elif (target.collation or "").upper().endswith(_UTF8):
+    elif is_utf8(target):
         check = "utf8"
     elif source.name in _ASCII:
         check = "utf8"  # one byte a character, in every code page
@@ -147,8 +138,8 @@ def _any_text(representation: Representation, target: ColumnType) -> Home | NoHo
 # ---------------------------------------------------------------- the table
 
 RULES: Mapping[tuple[str, str], Rule] = {
-    ("bool", "bit"): _as_is,
-    ("uuid", "uniqueidentifier"): _as_is,
+    ("bool", "bit"): as_is,
+    ("uuid", "uniqueidentifier"): as_is,
     ("date", "date"): _date,
     ("time", "time"): _time,
     ("timestamp", "datetime2"): _instant,
@@ -156,7 +147,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("bytea", "varbinary"): _bytes,
     ("bytea", "binary"): _fixed_bytes,
     ("bpchar", "nchar"): _padded,
-    **{(source, target): _integer for source in ("numeric", *INTEGERS) for target in _TARGET_INTEGERS},
+    **{(source, target): _integer for source in ("numeric", *INTEGERS) for target in TARGET_INTEGERS},
     **{(source, target): _decimal for source in ("numeric", *INTEGERS) for target in _DECIMALS},
     **{(source, "float"): _float for source in ("int2", "int4", "float4", "float8")},
     **{(source, "real"): _float for source in ("int2", "float4")},

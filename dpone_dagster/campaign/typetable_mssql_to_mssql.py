@@ -10,27 +10,26 @@ from collections.abc import Mapping
 
 from dpone_dagster.campaign.chunkbounds import MSSQL_CHUNK_BOUNDS, MSSQL_SOURCE_BOUNDS
 from dpone_dagster.campaign.contract import ColumnType, Guard
-from dpone_dagster.campaign.homes import Home, NoHome
+from dpone_dagster.campaign.homes import Home, NoHome, as_is
 from dpone_dagster.campaign.mssqltypes import (
     INTEGERS,
     NARROW_TEXT,
     NUMBERS,
     WIDE_TEXT,
+    WRITTEN,
     decimal_guards,
     fraction,
     is_utf8,
     kept_digits,
     length,
     moment_guards,
+    no_json,
     text_cast,
     text_guards,
+    text_home,
     whole_guards,
 )
 from dpone_dagster.campaign.typetable import Rule, TypeTable
-
-
-def _as_is(_source: ColumnType, _target: ColumnType) -> Home:
-    return Home()
 
 
 def _integer(source: ColumnType, target: ColumnType) -> Home:
@@ -105,36 +104,9 @@ def _as_text(source: ColumnType, target: ColumnType) -> Home | NoHome | None:
     return text_home(source, target)
 
 
-def _as_json(_source: ColumnType, target: ColumnType) -> NoHome:
-    return no_json(target)
-
-
-def text_home(source: ColumnType, target: ColumnType) -> Home | NoHome | None:
-    """The home of a value's text in a text column, which holds every such text or is refused."""
-    if source.name not in WRITTEN:
-        return None
-    if target.args and (source.name == "xml" or target.args[0] < _LONGEST_TEXT):
-        return NoHome(f"{source} may be longer than {target} as text", "make the target column longer")
-    return Home("text")
-
-
-def no_json(target: ColumnType) -> NoHome:
-    """Why `representation: json` is refused from SQL Server."""
-    return NoHome(f"`representation: json` of SQL Server's values has no rule for {target}", "use `text`")
-
-
-# The types with a text form that depends on no setting and can be read back.
-WRITTEN = frozenset(
-    {
-        *(*INTEGERS, *NUMBERS, *WIDE_TEXT, *NARROW_TEXT, "uniqueidentifier", "xml"),
-        *("date", "time", "datetime2", "datetimeoffset", "datetime", "smalldatetime"),
-    }
-)
-_LONGEST_TEXT = 41  # of those but text and xml: 38 digits, a sign, a point and a zero before it
-
 RULES: Mapping[tuple[str, str], Rule] = {
-    **{(name, name): _as_is for name in ("bit", "date", "uniqueidentifier", "float", "real", "smalldatetime")},
-    ("datetime", "datetime"): _as_is,
+    **{(name, name): as_is for name in ("bit", "date", "uniqueidentifier", "float", "real", "smalldatetime")},
+    ("datetime", "datetime"): as_is,
     **{(source, target): _integer for source in (*NUMBERS, *INTEGERS) for target in INTEGERS},
     **{(source, target): _decimal for source in (*NUMBERS, *INTEGERS) for target in ("decimal", "numeric")},
     **{(source, "float"): _cast for source in ("real", "tinyint", "smallint", "int")},
@@ -179,7 +151,7 @@ REFUSED: Mapping[tuple[str, str], str] = {
 MSSQL_TO_MSSQL = TypeTable(
     RULES,
     REFUSED,
-    represented={"text": _as_text, "json": _as_json},
+    represented={"text": _as_text, "json": no_json},
     text_column="an nvarchar(max) column",
     mend="change the target's type",
     source_bounds=MSSQL_SOURCE_BOUNDS,

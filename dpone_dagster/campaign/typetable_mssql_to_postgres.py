@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from dpone_dagster.campaign.chunkbounds import CHUNK_BOUNDS, MSSQL_SOURCE_BOUNDS
 from dpone_dagster.campaign.contract import ColumnType, Guard
-from dpone_dagster.campaign.homes import Home, NoHome
+from dpone_dagster.campaign.homes import Home, NoHome, as_is
 from dpone_dagster.campaign.mssqltypes import (
     FRACTION_DIGITS,
     INTEGERS,
@@ -18,28 +18,26 @@ from dpone_dagster.campaign.mssqltypes import (
     NARROW_TEXT,
     NUMBERS,
     WIDE_TEXT,
+    WRITTEN,
     decimal_guards,
     digits,
     kept_digits,
     length,
     moment_guards,
+    no_json,
     text_cast,
     text_guards,
+    text_home,
     whole_guards,
 )
 from dpone_dagster.campaign.sourcetypes import INTEGERS as POSTGRES_INTEGERS
 from dpone_dagster.campaign.sourcetypes import TEXT
 from dpone_dagster.campaign.typetable import Rule, TypeTable
-from dpone_dagster.campaign.typetable_mssql_to_mssql import WRITTEN, no_json, text_home
 
 _MOST_DIGITS = 38
 _MOMENTS = {"time": "time", "timestamp": "datetime2", "timestamptz": "datetimeoffset"}
 # What every text of PostgreSQL lacks.
 _NO_NUL = Guard("nul", "nul")
-
-
-def _as_is(_source: ColumnType, _target: ColumnType) -> Home:
-    return Home()
 
 
 def _integer(source: ColumnType, target: ColumnType) -> Home:
@@ -98,16 +96,12 @@ def _as_text(source: ColumnType, target: ColumnType) -> Home | NoHome | None:
     return text_home(source, target)
 
 
-def _as_json(_source: ColumnType, target: ColumnType) -> NoHome:
-    return no_json(target)
-
-
 RULES: Mapping[tuple[str, str], Rule] = {
-    ("bit", "bool"): _as_is,
-    ("date", "date"): _as_is,
-    ("uniqueidentifier", "uuid"): _as_is,
-    ("binary", "bytea"): _as_is,
-    ("varbinary", "bytea"): _as_is,
+    ("bit", "bool"): as_is,
+    ("date", "date"): as_is,
+    ("uniqueidentifier", "uuid"): as_is,
+    ("binary", "bytea"): as_is,
+    ("varbinary", "bytea"): as_is,
     **{(source, target): _integer for source in (*NUMBERS, *INTEGERS) for target in POSTGRES_INTEGERS},
     **{(source, "numeric"): _decimal for source in (*NUMBERS, *INTEGERS)},
     **{(source, "float8"): _float for source in ("float", "real", "tinyint", "smallint", "int")},
@@ -144,7 +138,7 @@ REFUSED: Mapping[tuple[str, str], str] = {
 MSSQL_TO_POSTGRES = TypeTable(
     RULES,
     REFUSED,
-    represented={"text": _as_text, "json": _as_json},
+    represented={"text": _as_text, "json": no_json},
     text_column="a text column",
     mend="change the target's type",
     source_bounds=MSSQL_SOURCE_BOUNDS,

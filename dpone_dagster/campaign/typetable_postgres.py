@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from dpone_dagster.campaign.chunkbounds import CHUNK_BOUNDS
 from dpone_dagster.campaign.contract import ColumnType, Guard
-from dpone_dagster.campaign.homes import Home, NoHome
+from dpone_dagster.campaign.homes import Home, NoHome, as_is
 from dpone_dagster.campaign.sourcetypes import (
     FRACTION_DIGITS,
     INTEGERS,
@@ -35,10 +35,6 @@ SELF_CONTAINED = (
     *("int4multirange", "int8multirange", "nummultirange", "tsmultirange", "tstzmultirange", "datemultirange"),
 )
 # ---------------------------------------------------------------- rules
-
-
-def _as_is(_source: ColumnType, _target: ColumnType) -> Home:
-    return Home()
 
 
 def _cast(_source: ColumnType, target: ColumnType) -> Home:
@@ -109,7 +105,7 @@ def _as_json(source: ColumnType, target: ColumnType) -> Home | NoHome:
 # ---------------------------------------------------------------- the table
 
 RULES: Mapping[tuple[str, str], Rule] = {
-    **{(name, name): _as_is for name in SELF_CONTAINED},
+    **{(name, name): as_is for name in SELF_CONTAINED},
     **{(name, name): _same_modifier for name in ("bpchar", "bit", "interval")},
     **{(name, name): _fraction for name in ("time", "timetz", "timestamp", "timestamptz")},
     **{(source, target): _characters for source in (*TEXT, *PLAIN_TEXT, "enum") for target in TEXT},
@@ -117,7 +113,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("varbit", "varbit"): _bits,
     ("bit", "varbit"): _bits,
     **{(source, target): _to_integer for source in ("numeric", *INTEGERS) for target in INTEGERS},
-    **{(name, name): _as_is for name in INTEGERS},
+    **{(name, name): as_is for name in INTEGERS},
     **{(source, "numeric"): _to_numeric for source in ("numeric", *INTEGERS)},
     ("int2", "float4"): _cast,
     ("int2", "float8"): _cast,
