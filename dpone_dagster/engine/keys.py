@@ -51,7 +51,7 @@ def _without_unique_index(spec: CampaignSpec, live: TargetTable) -> list[Finding
     """Without one nothing keeps duplicates out: after a validation has looked, or while two lanes merge."""
     if spec.direct and ACTIONS[spec.inner_mode] != "merge":
         return []  # rows are not matched by their keys
-    if any(set(columns) <= set(spec.unique_key) for columns in live.unique_keys):
+    if live.keeps_apart(spec.unique_key):
         return []
     problem = f"no unique index holds ({', '.join(spec.unique_key)}) apart"
     lasting = "" if spec.direct else "; the campaign reproduces it"

@@ -218,7 +218,7 @@ def _keeps_key_unique(table: TargetTable | None, key: tuple[str, ...]) -> bool:
     """Whether its columns and a unique index allow neither NULLs nor duplicates of the key."""
     if table is None or any(column.nullable for column in table.columns if column.name in key):
         return False
-    return any(set(columns) <= set(key) for columns in table.unique_keys)
+    return table.keeps_apart(key)
 
 
 def _digest(target: Target, record: CampaignRecord) -> Check:

@@ -17,7 +17,7 @@ from dpone_dagster.mssql.projection import REFUSED, Projection
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import quoted_table
 from dpone_dagster.mssql.snapshot import Pace, SnapshotConnection
-from dpone_dagster.ports.source import Wire
+from dpone_dagster.ports.source import Wire, in_comment
 
 _QUERIES = load("source.sql")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -52,9 +52,7 @@ class RowRead:
 
     def statement(self) -> str:
         """The SELECT of the rows with their flags."""
-        # A label may hold anything; it must not end its comment.
-        label = re.sub(r"[^\w .=:-]", "_", self.label, flags=re.ASCII)
-        return self._filled("rows", query=f"read_chunk {label}", values=self.projection.flagged())
+        return self._filled("rows", query=f"read_chunk {in_comment(self.label)}", values=self.projection.flagged())
 
     def digest_statement(self) -> str:
         """The SELECT of (rows, sum) over the rows as the target will hold them."""

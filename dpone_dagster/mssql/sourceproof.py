@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
@@ -14,26 +13,13 @@ from dpone_dagster.mssql.columns import column_of
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import literal, quoted, quoted_table
 from dpone_dagster.mssql.session import Row, Session
-from dpone_dagster.ports.source import SourceTable
+from dpone_dagster.ports.source import CatalogState, SourceTable, require_columns
 
 _QUERIES = load("source.sql")
 _SECONDS = 30
 _SNAPSHOT_ON = 1
 _KINDS = {"U": "table", "V": "view"}
 _NAME = 3  # the place of a column's name in a row of `catalog`
-
-
-@dataclass(frozen=True)
-class CatalogState:
-    """Digests over the catalog of a table.
-
-    Attributes:
-        all_columns: Over every column.
-        named_columns: Over those that are read.
-    """
-
-    all_columns: str
-    named_columns: str
 
 
 def describe(session: Session, table: TableRef, wanted: tuple[str, ...] | None) -> SourceTable:
@@ -52,15 +38,12 @@ def describe(session: Session, table: TableRef, wanted: tuple[str, ...] | None) 
     if not found:
         raise TableMissing(f"the source table {table} does not exist")
     columns = tuple(map(_column, found))
-    names = [column.name for column in columns]
-    missing = [name for name in wanted or () if name not in names]
-    if missing:
-        findings = [Finding(f"{table}.{name}", "the source has no such column", "correct the name") for name in missing]
-        raise TableMissing(f"{len(missing)} wanted column(s) are not in {table}", findings=findings)
+    require_columns(table, wanted, columns)
     _prove_readable(session, table, [row for row in found if wanted is None or row["name"] in wanted])
-    state = state_of(session.rows(_of("catalog", table), seconds=_SECONDS), wanted or names)
-    digest = state.all_columns if wanted is None else state.named_columns
-    return SourceTable(table, _KINDS[found[0]["kind"]], columns, digest, int(found[0]["object_id"]))
+    state = state_of(
+        session.rows(_of("catalog", table), seconds=_SECONDS), wanted or [column.name for column in columns]
+    )
+    return SourceTable(table, _KINDS[found[0]["kind"]], columns, state.digest_for(wanted), int(found[0]["object_id"]))
 
 
 def columns_of(session: Session, table: TableRef) -> tuple[Column, ...]:
@@ -83,8 +66,7 @@ def prove_catalog(rows: Sequence[Row], table: TableRef, contract: ColumnContract
     if not rows:
         raise CatalogDrift(f"{table} is gone from the source")
     state = state_of(rows, [column.source for column in contract.columns])
-    if digest not in (state.all_columns, state.named_columns):
-        raise CatalogDrift(f"{table} no longer looks as it did when the campaign was prepared")
+    state.prove(table, digest)
     return state
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
+from dpone_dagster.campaign.errors import CatalogDrift, Finding, TableMissing
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Chunk, Plan
 from dpone_dagster.campaign.watermark import Anchor, SourceIdentity
@@ -32,6 +34,59 @@ class SourceTable:
     columns: tuple[Column, ...]
     digest: str
     object_id: int
+
+
+@dataclass(frozen=True)
+class CatalogState:
+    """Digests over the catalog of a source table.
+
+    Attributes:
+        all_columns: Over every column.
+        named_columns: Over those that are read.
+    """
+
+    all_columns: str
+    named_columns: str
+
+    def digest_for(self, wanted: tuple[str, ...] | None) -> str:
+        """The digest of a campaign that reads these columns; None for all, whichever there are."""
+        return self.all_columns if wanted is None else self.named_columns
+
+    def prove(self, table: TableRef, digest: str) -> None:
+        """The digest of prepare still holds.
+
+        Args:
+            table: The source table.
+            digest: As `digest_for` gave it.
+
+        Raises:
+            CatalogDrift: It does not.
+        """
+        if digest not in (self.all_columns, self.named_columns):
+            raise CatalogDrift(f"{table} no longer looks as it did when the campaign was prepared")
+
+
+def require_columns(table: TableRef, wanted: tuple[str, ...] | None, columns: Sequence[Column]) -> None:
+    """Every wanted column is there.
+
+    Args:
+        table: The source table.
+        wanted: The columns that will be read; None for all.
+        columns: Those that the table has.
+
+    Raises:
+        TableMissing: Some are not; each of them.
+    """
+    names = [column.name for column in columns]
+    missing = [name for name in wanted or () if name not in names]
+    if missing:
+        findings = [Finding(f"{table}.{name}", "the source has no such column", "correct the name") for name in missing]
+        raise TableMissing(f"{len(missing)} wanted column(s) are not in {table}", findings=findings)
+
+
+def in_comment(label: str) -> str:
+    """A label as it may stand in a statement's comment, which it must not end whatever it holds."""
+    return re.sub(r"[^\w .=:-]", "_", label, flags=re.ASCII)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -43,6 +43,10 @@ class TargetTable:
     rows_exist: bool
     generation: str | None = None
     unwritable: tuple[Finding, ...] = ()
+
+    def keeps_apart(self, key: Sequence[str]) -> bool:
+        """Whether a unique index lets no two rows have one key, where none of its columns is NULL."""
+        return any(set(columns) <= set(key) for columns in self.unique_keys)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from psycopg import sql
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.names import TableRef
+from dpone_dagster.ports.source import in_comment
 from dpone_dagster.postgres.arrowstream import ArrowReader, ArrowStream
 from dpone_dagster.postgres.copystream import PgCopyStream, source_errors
 from dpone_dagster.postgres.digests import content_digest_query, portable
@@ -80,8 +81,7 @@ class RowReader:
         self._arrow = arrow
         self._contract = read.contract
         self._columns = projection(read.contract, read.digest_key)
-        # A label may hold anything; it must not end its comment.
-        self._label = re.sub(r"[^\w .=:-]", "_", read.label, flags=re.ASCII)
+        self._label = in_comment(read.label)
         self.relation = sql.Identifier(read.table.schema, read.table.name)
 
     @property

@@ -11,11 +11,20 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from dpone_dagster.campaign.contract import Column, ColumnContract
-from dpone_dagster.campaign.errors import CatalogDrift, DponeError, Finding, SourceUnsuitable, TableMissing
+from dpone_dagster.campaign.errors import CatalogDrift, DponeError, SourceUnsuitable, TableMissing
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.plan import Plan
 from dpone_dagster.campaign.watermark import Anchor, SourceIdentity
-from dpone_dagster.ports.source import ChangeRead, ChangeSnapshot, ChunkRead, RowStream, SourceTable, Wire
+from dpone_dagster.ports.source import (
+    CatalogState,
+    ChangeRead,
+    ChangeSnapshot,
+    ChunkRead,
+    RowStream,
+    SourceTable,
+    Wire,
+    require_columns,
+)
 from dpone_dagster.postgres.arrowstream import ArrowReader
 from dpone_dagster.postgres.chunkrange import in_chunk
 from dpone_dagster.postgres.columns import read_columns
@@ -27,7 +36,6 @@ from dpone_dagster.postgres.queries import load
 from dpone_dagster.postgres.rowreader import RowReader
 from dpone_dagster.postgres.session import Session, translated
 from dpone_dagster.postgres.sourceproof import (
-    CatalogState,
     catalog_state,
     domain,
     prove_server,
@@ -99,13 +107,11 @@ class PostgresSource:
             found = read_columns(self._session, table)
             if found is None:
                 raise TableMissing(f"the source table {table} does not exist")
-            names = [column.name for column in found[2]]
-            _require(table, columns, names)
-            state = catalog_state(self._session, table, list(columns or names))
+            require_columns(table, columns, found[2])
+            state = catalog_state(self._session, table, list(columns or (column.name for column in found[2])))
         if state is None:
             raise TableMissing(f"the source table {table} does not exist")
-        digest = state.all_columns if columns is None else state.named_columns
-        return SourceTable(table, kind, found[2], digest, found[0])
+        return SourceTable(table, kind, found[2], state.digest_for(columns), found[0])
 
     def _readable_kind(self, table: TableRef) -> str:
         query = load("source.sql")["relation"]
@@ -250,10 +256,3 @@ class PostgresSource:
 
 def _identifier(table: TableRef) -> sql.Identifier:
     return sql.Identifier(table.schema, table.name)
-
-
-def _require(table: TableRef, wanted: tuple[str, ...] | None, names: list[str]) -> None:
-    missing = [name for name in wanted or () if name not in names]
-    if missing:
-        findings = [Finding(f"{table}.{name}", "the source has no such column", "correct the name") for name in missing]
-        raise TableMissing(f"{len(missing)} wanted column(s) are not in {table}", findings=findings)

@@ -21,6 +21,7 @@ from dpone_dagster.campaign.errors import (
 )
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.campaign.watermark import MAX_DISTANCE, Anchor, SourceIdentity
+from dpone_dagster.ports.source import CatalogState
 from dpone_dagster.postgres.queries import load
 from dpone_dagster.postgres.session import Session, translated
 
@@ -47,19 +48,6 @@ class ServerState:
     def anchor(self) -> Anchor:
         """Where a reader of what comes after this snapshot starts."""
         return Anchor(self.xmin, self.identity, self.taken_at)
-
-
-@dataclass(frozen=True)
-class CatalogState:
-    """Digests over the catalog of a table.
-
-    Attributes:
-        all_columns: Over every column.
-        named_columns: Over those that are read.
-    """
-
-    all_columns: str
-    named_columns: str
 
 
 def server_state(session: Session) -> ServerState:
@@ -100,8 +88,7 @@ def prove_table(
     )
     row = _one(session, query, _values(table, [column.source for column in contract.columns]))
     catalog = CatalogState(row["all_columns"], row["named_columns"])
-    if digest not in (catalog.all_columns, catalog.named_columns):
-        raise CatalogDrift(f"{table} no longer looks as it did when the campaign was prepared")
+    catalog.prove(table, digest)
     return catalog, _server(row)
 
 
