@@ -204,21 +204,21 @@ def _proven_unique(
 ) -> ValidationEvidence:
     """Indexes first, where nothing is wrong so far: a unique one on the key spares a sort of all keys."""
     indexes = []
+    proven = False
     if all(check.passed for check in compared):
-        indexes = [_unique_indexes(spec, target, record)]
+        live = _live(spec, target)
+        indexes = [_unique_indexes(spec, target, record, live)]
         reach("after_indexes")
-    if indexes and indexes[0].passed and _keeps_key_unique(target.tables.describe(record.shadow), spec.unique_key):
-        key = _key_check(KeyQuality(null_keys=0, duplicate_keys=0))
-    else:
-        key = _key_check(target.tables.key_quality(record.shadow, spec.unique_key))
-    return ValidationEvidence((*compared, key, *indexes))
+        # The shadow has what the live table has, once nothing is violated.
+        proven = indexes[0].passed and _keeps_key_unique(live, spec.unique_key)
+    quality = KeyQuality(0, 0) if proven else target.tables.key_quality(record.shadow, spec.unique_key)
+    return ValidationEvidence((*compared, _key_check(quality), *indexes))
 
 
-def _keeps_key_unique(table: TargetTable | None, key: tuple[str, ...]) -> bool:
+def _keeps_key_unique(table: TargetTable, key: tuple[str, ...]) -> bool:
     """Whether its columns and a unique index allow neither NULLs nor duplicates of the key."""
-    if table is None or any(column.nullable for column in table.columns if column.name in key):
-        return False
-    return table.keeps_apart(key)
+    nullable = any(column.nullable for column in table.columns if column.name in key)
+    return not nullable and table.keeps_apart(key)
 
 
 def _digest(target: Target, record: CampaignRecord) -> Check:
@@ -273,9 +273,9 @@ def _not_empty(spec: CampaignSpec, live: TargetTable, rows: int) -> Check:
     )
 
 
-def _unique_indexes(spec: CampaignSpec, target: Target, record: CampaignRecord) -> Check:
+def _unique_indexes(spec: CampaignSpec, target: Target, record: CampaignRecord, live: TargetTable) -> Check:
     """Build what was deferred; a unique index keeps duplicates out for good, or finds them."""
-    violated = target.tables.build_indexes(record.shadow, _live(spec, target))
+    violated = target.tables.build_indexes(record.shadow, live)
     named = "; ".join(f"{v.index} ({v.surplus_rows} rows too many)" for v in violated)
     return Check(
         "unique_indexes",
