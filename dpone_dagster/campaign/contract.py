@@ -75,6 +75,11 @@ class Guard:
     args: tuple[int | str, ...] = ()
 
 
+def type_word(printed: str) -> str:
+    """The name of a type as a catalog prints it, without its arguments: `numeric` of `numeric(18,2)`."""
+    return printed.partition("(")[0]
+
+
 @dataclass(frozen=True)
 class ColumnBinding:
     """One source column and its exact home.

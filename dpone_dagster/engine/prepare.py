@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-from dpone_dagster.campaign.contract import ColumnContract
+from dpone_dagster.campaign.contract import ColumnContract, type_word
 from dpone_dagster.campaign.deletion import delete_mark
 from dpone_dagster.campaign.errors import (
     CatalogDrift,
@@ -223,8 +223,8 @@ def _prove_digestible(spec: CampaignSpec, source: Source, target: Target, contra
         return
     here, there = source.types_without_digest(), target.tables.types_without_digest()
     findings = [
-        *(_no_digest("source", c.source, c.source_type) for c in contract.columns if _word(c.source_type) in here),
-        *(_no_digest("target", c.target, c.target_type) for c in contract.columns if _word(c.target_type) in there),
+        *(_no_digest("source", c.source, c.source_type) for c in contract.columns if type_word(c.source_type) in here),
+        *(_no_digest("target", c.target, c.target_type) for c in contract.columns if type_word(c.target_type) in there),
     ]
     if findings:
         raise ColumnContractRefused(
@@ -240,10 +240,6 @@ def _no_digest(side: str, column: str, kind: str) -> Finding:
         f"this server does not write a {kind} as the other one does, so it has no digest",
         "leave the column out by `source.columns`, or write `verification: row_count`",
     )
-
-
-def _word(kind: str) -> str:
-    return kind.partition("(")[0]
 
 
 def _prove_names_free(spec: CampaignSpec, target: Target) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract, Guard
+from dpone_dagster.campaign.contract import ColumnBinding, ColumnContract, Guard, type_word
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.mssql.quoting import literal, quoted
 
@@ -126,21 +126,17 @@ def _cast(column: ColumnBinding) -> str:
     if column.cast is None:
         return value
     if column.cast == "text":
-        return _WRITTEN.get(_word(column.source_type), f"CAST({{value}} AS {_TEXT})").replace("{value}", value)
+        return _WRITTEN.get(type_word(column.source_type), f"CAST({{value}} AS {_TEXT})").replace("{value}", value)
     if not _CAST.fullmatch(column.cast):
         raise DponeError(f"column `{column.source}`: its contract has a cast that this program does not make")
     return f"CAST({value} AS {column.cast})"
 
 
 def _kind(column: ColumnBinding) -> str:
-    kind = "nvarchar" if column.cast == "text" else _word(column.cast or column.source_type)
+    kind = "nvarchar" if column.cast == "text" else type_word(column.cast or column.source_type)
     if kind not in _CHARACTERS:
         return kind
     return "nchar" if column.target_type.startswith(_PADDED) else "nvarchar"
-
-
-def _word(kind: str) -> str:
-    return kind.partition("(")[0]
 
 
 # ---------------------------------------------------------------- checks, true where a value does not fit

@@ -13,6 +13,7 @@ from typing import Any, LiteralString
 from psycopg import Cursor, pq, sql
 from psycopg import errors as pg
 
+from dpone_dagster.campaign.contract import type_word
 from dpone_dagster.campaign.errors import CountMismatch, DponeError, UniqueConflict, ValidationBlocked
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.ports.changes import ChangeCounts, ChangeTarget, StagedKeys
@@ -284,7 +285,7 @@ def _list(names: Sequence[str], alias: LiteralString | None = None) -> sql.Compo
 def _matches(into: ChangeTarget, alias: LiteralString = "s") -> sql.Composed:
     """The target's row `t` and a staged row have one key, as `ChangeTarget` says."""
     match = _equal("t", alias, into.contract.key)
-    types = {column.target: column.target_type.partition("(")[0] for column in into.contract.columns}
+    types = {column.target: type_word(column.target_type) for column in into.contract.columns}
     exact = [
         sql.SQL('{}::pg_catalog.text COLLATE pg_catalog."C" = {}::pg_catalog.text COLLATE pg_catalog."C"').format(
             sql.Identifier("t", name), sql.Identifier(alias, name)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
-from dpone_dagster.campaign.contract import ColumnContract
+from dpone_dagster.campaign.contract import ColumnContract, type_word
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.names import TableRef
 from dpone_dagster.postgres.session import Session, translated
@@ -40,7 +40,7 @@ def portable(value: sql.Composable, target_type: str) -> sql.Composable:
         value: An expression, already cast as in the contract.
         target_type: As the target's catalog prints it.
     """
-    if target_type.partition("(")[0] not in _FLOATS:
+    if type_word(target_type) not in _FLOATS:
         return value
     return sql.SQL("('x' || encode(float8send(({})::float8), 'hex'))::bit(64)::bigint").format(value)
 
