@@ -18,7 +18,7 @@ from benchmarks.manifests import SOURCE_REF, TARGET_REF, write_manifest
 from benchmarks.processes import Usage, run_measured
 from dpone_dagster.campaign.ledger import ChunkRecord
 from dpone_dagster.campaign.selection import EVERY_CHUNK
-from dpone_dagster.cli.dagster_run import prepare_home
+from dpone_dagster.cli.ahead import prepare_home
 from dpone_dagster.connections import ENVIRONMENT_PREFIX, Connections
 from dpone_dagster.engine.sessions import target_session
 from dpone_dagster.settings import load_spec

@@ -20,6 +20,7 @@ from demo.reader import Observations, Reader, State
 from demo.target import DemoTarget
 from dpone_dagster.campaign.contract import ColumnContract
 from dpone_dagster.campaign.errors import DponeError, Interrupted
+from dpone_dagster.cli.ahead import start_steps
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.campaign_run import RunOutcome, run_campaign
 from dpone_dagster.cli.dagster_run import JobEnd, JobRequest, run_job
@@ -124,7 +125,8 @@ def _run(demo: Demo, target: DemoTarget) -> None:
     dataset = outcome.status.spec.dataset
     with demo.stage(f"change, insert and delete source rows, then run the job {dataset}_increment"):
         changes = change_source(source_url)
-        end = run_job(JobRequest(ROOT / place.manifest, f"{dataset}_increment", "demo"))
+        job = f"{dataset}_increment"
+        end = run_job(JobRequest(ROOT / place.manifest, job, "demo", start_steps(job)))
     _judge_increment(demo, end, changes, dataset)
     with demo.stage("compare source and target by an order-free digest over every column of every row"):
         source_digest, target_digest = _digests(place)

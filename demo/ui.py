@@ -10,7 +10,7 @@ from demo.on_postgres import OnPostgres
 from demo.place import DAGSTER_HOME, ROOT, start_server
 from demo.target import DemoTarget
 from dpone_dagster.campaign.errors import DponeError
-from dpone_dagster.cli.dagster_run import prepare_home
+from dpone_dagster.cli.ahead import prepare_home
 from dpone_dagster.settings import MANIFESTS_VARIABLE, manifest_paths
 
 _ADDRESS = ["--host", "127.0.0.1", "--port", "3000"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from multiprocessing import forkserver
 
 from dagster import AssetSelection, ExecutorDefinition, define_asset_job, multiprocess_executor
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -25,32 +24,11 @@ from dpone_dagster.assets.names import (
 )
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
+from dpone_dagster.forking import EXECUTOR_VARIABLE, MULTIPROCESS, PRELOADED
 
-EXECUTOR_VARIABLE = "DPONE_EXECUTOR"
-_MULTIPROCESS = "multiprocess"
 # For runs whose process died: what has receipts and retains the table from before may run again by itself.
 # A step that failed is a known failure, and steps retry by themselves what can succeed when tried again.
 RUN_RETRIES: Mapping[str, str] = {MAX_RETRIES_TAG: "3", RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"}
-# Loaded once by the fork server, so that a lane starts in a fraction of a second. None of it opens anything at import.
-_PRELOADED = [
-    "dagster._core.executor.multiprocess",
-    "dagster._core.storage.sqlite_storage",  # and with it what every other storage needs too: a third of a second
-    "dpone_dagster.campaign_definitions",
-    "dpone_dagster.postgres.source",
-    "dpone_dagster.postgres.target",
-    "dpone_dagster.mssql.target",
-]
-
-
-def start_fork_server(environ: Mapping[str, str]) -> None:
-    """Let the process that steps are forked from import what they need while their run is still being created.
-
-    Args:
-        environ: Environment of this process, which every step will have as it is now.
-    """
-    if (environ.get(EXECUTOR_VARIABLE) or _MULTIPROCESS) == _MULTIPROCESS:
-        forkserver.set_forkserver_preload(_PRELOADED)
-        forkserver.ensure_running()
 
 
 def executor_for(specs: Iterable[RouteSpec], environ: Mapping[str, str]) -> ExecutorDefinition:
@@ -65,9 +43,9 @@ def executor_for(specs: Iterable[RouteSpec], environ: Mapping[str, str]) -> Exec
     """
     # Dagster's default is the number of processors, which would make lanes wait for one another.
     at_once = max((spec.lanes for spec in specs), default=1) + 1
-    wanted = environ.get(EXECUTOR_VARIABLE) or _MULTIPROCESS
-    if wanted == _MULTIPROCESS:
-        start = {"forkserver": {"preload_modules": _PRELOADED}}
+    wanted = environ.get(EXECUTOR_VARIABLE) or MULTIPROCESS
+    if wanted == MULTIPROCESS:
+        start = {"forkserver": {"preload_modules": PRELOADED}}
         return multiprocess_executor.configured({"max_concurrent": at_once, "start_method": start})
     if wanted == "k8s":
         from dagster_k8s import k8s_job_executor  # brings the Kubernetes client, which nobody else needs

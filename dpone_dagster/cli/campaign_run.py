@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 from dpone_dagster.campaign.errors import CampaignActive, ChunkFailed, Interrupted, StoppedByPeer, ValidationBlocked
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.cli.ahead import start_steps
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.evidence import evidence_path, put_evidence
 from dpone_dagster.cli.failures import Failure
@@ -96,9 +97,11 @@ def run_campaign(manifest: Asked, intent: Intent) -> RunOutcome:
         status = inspect.status(spec, connector)
         return RunOutcome(True, None, None, time.monotonic() - started, status, spec.plan.count)
 
+    job = f"{spec.dataset}_campaign"
+    log = start_steps(job)
     from dpone_dagster.cli.dagster_run import JobRequest
 
-    request = JobRequest(manifest.path.resolve(), f"{spec.dataset}_campaign", intent, options=manifest.options)
+    request = JobRequest(manifest.path.resolve(), job, intent, log, options=manifest.options)
     return run_shown(spec, connector, request, spec.plan.count)
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +32,9 @@ from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign_definitions import build_manifest
 from dpone_dagster.cli.failures import Failure, advice_of
 from dpone_dagster.cli.terminal import output_to
-from dpone_dagster.jobs import executor_for, retry_job, start_fork_server
-from dpone_dagster.settings import dagster_home, load_route, project_root
+from dpone_dagster.jobs import executor_for, retry_job
+from dpone_dagster.settings import load_route
 
-LOG_FOLDER = Path(".dpone/logs")
 _CODED = re.compile(r"([A-Z][A-Z_]+): (.*)")
 _HOST_TAG = "dpone/host"
 _PID_TAG = "dpone/pid"
@@ -56,6 +52,7 @@ class JobRequest:
         manifest: Absolute path, for the lanes are other processes.
         job: `<dataset>_campaign`, `<dataset>_retry_failed` or `<dataset>_increment`.
         command: `run`, `resume`, …: why there is a run; shown as a tag of it.
+        log: Where everything that it prints goes; `start_steps` has made it.
         run_config: Of its steps.
         options: What the manifest is read with, in the lanes too.
     """
@@ -63,6 +60,7 @@ class JobRequest:
     manifest: Path
     job: str
     command: str
+    log: Path
     run_config: Mapping[str, object] | None = None
     options: RunOptions = AS_WRITTEN
 
@@ -94,9 +92,8 @@ def run_job(request: JobRequest) -> JobEnd:
     Args:
         request: What to execute.
     """
-    log = _log_path(request)
     mine = {_HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
-    with output_to(log), _instance() as instance, _interrupts(instance, mine) as interrupted:
+    with output_to(request.log), DagsterInstance.get() as instance, _interrupts(instance, mine) as interrupted:
         _close_dead_runs(instance, request.job)
         arguments = {"manifest": str(request.manifest), "job": request.job, "options": request.options.as_dict()}
         job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)
@@ -104,7 +101,7 @@ def run_job(request: JobRequest) -> JobEnd:
         with execute_job(job, instance, tags=tags, run_config=request.run_config) as result:
             failures = () if result.success else _step_failures(instance, result.run_id)
             facts = _last_facts(instance, result.run_id) if result.success else {}
-            return JobEnd(result.run_id, result.success, interrupted(), log, failures, facts)
+            return JobEnd(result.run_id, result.success, interrupted(), request.log, failures, facts)
 
 
 def build_job(manifest: str, job: str, options: Mapping[str, Any]) -> JobDefinition:
@@ -122,31 +119,6 @@ def build_job(manifest: str, job: str, options: Mapping[str, Any]) -> JobDefinit
         retry = retry_job(spec, executor_for([spec], os.environ))
         definitions = Definitions.merge(definitions, Definitions(jobs=[retry]))
     return definitions.resolve_job_def(job)
-
-
-def prepare_home() -> Path:
-    """The folder of Dagster's own state, with our settings in it unless it has its own; named in the environment."""
-    home = dagster_home()
-    home.mkdir(parents=True, exist_ok=True)
-    settings = home / "dagster.yaml"
-    if not settings.exists():
-        with as_file(files("dpone_dagster") / "dagster.yaml") as packaged:
-            shutil.copy(packaged, settings)
-    os.environ["DAGSTER_HOME"] = str(home)
-    return home
-
-
-@contextlib.contextmanager
-def _instance() -> Iterator[DagsterInstance]:
-    prepare_home()
-    start_fork_server(os.environ)
-    with DagsterInstance.get() as instance:
-        yield instance
-
-
-def _log_path(request: JobRequest) -> Path:
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    return project_root(Path.cwd()) / LOG_FOLDER / f"{request.job}-{moment}-{os.getpid()}.log"
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpone_dagster.campaign.errors import CampaignActive, Interrupted
+from dpone_dagster.cli.ahead import start_steps
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_route
 from dpone_dagster.cli.report import Report, Table, command, pasteable
@@ -27,11 +28,12 @@ def increment_report(manifest: Asked, compare: Compare) -> Report:
     let_signals_interrupt()
     prove_gate(spec, connector)
 
+    job = f"{spec.dataset}_increment"
+    log = start_steps(job)
     from dpone_dagster.assets.incremental import comparing
     from dpone_dagster.cli.dagster_run import JobRequest, run_job
 
-    job = f"{spec.dataset}_increment"
-    request = JobRequest(manifest.path.resolve(), job, "increment", comparing(spec, compare), manifest.options)
+    request = JobRequest(manifest.path.resolve(), job, "increment", log, comparing(spec, compare), manifest.options)
     with waiting(f"{spec.dataset}: increment at work"):
         end = run_job(request)
     if end.interrupted:

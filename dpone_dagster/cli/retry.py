@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.cli.ahead import start_steps
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.campaign_run import RunOutcome, outcome_report, run_shown
 from dpone_dagster.cli.looking import backfill_dict, headline, open_campaign, operator, report_of
@@ -67,10 +68,11 @@ def retry_report(manifest: Asked) -> Report:
     let_signals_interrupt()
     prepare(spec, connector, intent="run", run_id=operator())
 
-    from dpone_dagster.assets.names import retry_job_name
+    job = f"{spec.dataset}_retry_failed"
+    log = start_steps(job)
     from dpone_dagster.cli.dagster_run import JobRequest
 
-    request = JobRequest(manifest.path.resolve(), retry_job_name(spec), "retry-failed", options=only_failed.options)
+    request = JobRequest(manifest.path.resolve(), job, "retry-failed", log, options=only_failed.options)
     outcome = run_shown(spec, connector, request, count)
     return outcome_report(outcome, only_failed)
 

@@ -184,7 +184,7 @@ def test_the_executor_can_be_pods(manifest: dict[str, Any]) -> None:
 
 # What Dagster does from the fork of a step to its first line, in a process that has what the fork server has.
 STEP = """
-import importlib, json, os, sys
+import gc, importlib, json, os, sys
 manifest, *preloaded = sys.argv[1:]
 for name in preloaded:
     importlib.import_module(name)
@@ -194,8 +194,7 @@ from dpone_dagster.campaign.overrides import AS_WRITTEN
 from dpone_dagster.cli.dagster_run import build_job
 with DagsterInstance.get():
     build_job(manifest, "orders_campaign", AS_WRITTEN.as_dict())
-left = {name.partition(".")[0] for name in sys.modules.keys() - before} - {name.partition(".")[0] for name in before}
-print(json.dumps([threads, sorted(left - sys.stdlib_module_names)]))
+print(json.dumps([threads, sorted(sys.modules.keys() - before), gc.get_freeze_count(), gc.isenabled()]))
 """
 
 
@@ -205,16 +204,18 @@ def test_a_step_finds_everything_imported_by_a_fork_server_without_threads(
     preloaded = configuration(executor_for([], {}))["start_method"]["forkserver"]["preload_modules"]
     command = [sys.executable, "-c", STEP, str(write(folder, "orders", manifest)), *preloaded]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    threads, left = json.loads(done.stdout)
+    threads, left, frozen, collecting = json.loads(done.stdout)
     assert threads == 1  # a fork would copy what another thread holds
-    assert set(left) <= {"dotenv", "fsspec", "pathlib_abc", "upath"}
+    assert left == []
+    assert frozen
+    assert collecting
 
 
 def test_the_fork_server_starts_with_the_command_unless_steps_are_pods() -> None:
     program = (
         "import os, sys\n"
         "from multiprocessing.forkserver import _forkserver\n"
-        "from dpone_dagster.jobs import start_fork_server\n"
+        "from dpone_dagster.forking import start_fork_server\n"
         "start_fork_server({'DPONE_EXECUTOR': 'k8s'})\n"
         "assert _forkserver._forkserver_pid is None\n"
         "start_fork_server({})\n"

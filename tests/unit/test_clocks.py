@@ -16,7 +16,7 @@ SHOWN_ONLY = {
     "engine/card.py": 1,
     "engine/report.py": 3,
     "engine/surroundings.py": 1,
-    "cli/dagster_run.py": 1,
+    "cli/ahead.py": 1,
 }
 # A state file is of one machine, whose clock is the only one; who may write is decided by the server's locks there too.
 OF_A_FILE = {"files/filerows.py": 1}
