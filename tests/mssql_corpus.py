@@ -307,8 +307,14 @@ _COLUMNS = tuple(
 def _of_catalog() -> Iterator[str]:
     texts = load("catalog.sql")
     parts = [next(of_file("catalog.sql", name)) for name in texts if name.startswith("dependent_")]
-    for chosen in (parts, parts[::-1], *([part] for part in parts)):
-        yield filled(texts["dependents"], parts="\nUNION ALL\n".join(chosen))
+    block = {name: next(of_file("catalog.sql", name)) for name in texts if not name.startswith("dependent_")}
+    head = ";\n".join(block[name] for name in ("named", "object", "table", "columns", "indexes", "index_columns"))
+    for statistics in ("", f";\n{block['statistics']}"):
+        yield head + statistics
+        for chosen in (parts, parts[::-1], *([part] for part in parts)):
+            lost = filled(texts["dependents"], parts="\nUNION ALL\n".join(chosen))
+            yield ";\n".join([head + statistics, lost, block["sees_everything"], block["generation"]])
+    yield f"{block['views']};\n{block['keeps_index_names']}"
 
 
 def _of_row_inserts() -> Iterator[str]:

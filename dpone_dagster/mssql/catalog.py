@@ -5,7 +5,8 @@ Read without lock hints: at prepare a later change is found by the digest, and a
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from dpone_dagster.campaign.errors import Finding
 from dpone_dagster.campaign.identity import sha256_of
@@ -23,6 +24,10 @@ GENERATION_PROPERTY = "dpone_generation"
 _FILE = "catalog.sql"
 _SECONDS = 30  # a cold catalog of a busy server is slow, and a lock on it is nobody's fault of ours
 _DEPENDENT = "dependent_"
+Facts = Mapping[str, Sequence[Row]]
+# Blocks of the batch that reads a table, and of what is to be swapped besides.
+_FACTS = ("object", "table", "columns", "indexes", "index_columns", "statistics")
+_SWAPPED = ("dependents", "sees_everything", "generation")
 
 
 class CatalogReader:
@@ -35,23 +40,22 @@ class CatalogReader:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._database = quoted(session.database)
-        self._present_views: frozenset[str] | None = None
-        self._keeps_index_names: bool | None = None
 
     def describe(self, table: TableRef) -> TargetTable | None:
         """The table as the engine sees it, with everything that a swap would lose; None if it is not there."""
-        found = self._row("object", self._qualified(table))
-        if found is None:
+        facts = self._facts(table, *_SWAPPED)
+        if not facts["object"]:
             return None
+        (found,) = facts["object"]
         if found["type"] != "U":
             return _not_a_table(table, int(found["object_id"]))
-        catalog = self._read(table, int(found["object_id"]))
+        catalog = self._catalog(table, facts)
         contract = catalog.contract()
-        lost = [*catalog.lost, *self._dependents(catalog.object_id)]
+        lost = [*catalog.lost, *((str(row["kind"]), str(row["name"])) for row in facts["dependents"])]
         spelt = TableRef(found["schema_name"], found["name"])
         if spelt != table:
             lost.append(("spelling", str(spelt)))
-        if not self._session.value(self._query("sees_everything"), seconds=_SECONDS):
+        if not facts["sees_everything"][0]["everything"]:
             lost.append(("visibility", self._session.database))
         return TargetTable(
             table=table,
@@ -63,13 +67,14 @@ class CatalogReader:
             unwritable=tuple(finding_of(kind, name, str(table)) for kind, name in lost if kind in UNWRITABLE),
             unique_keys=catalog.unique_keys(),
             rows_exist=self._rows_exist(table),
-            generation=self.property_of(catalog.object_id, GENERATION_PROPERTY),
+            generation=next((str(row["generation"]) for row in facts["generation"]), None),
         )
 
     def read(self, table: TableRef) -> Catalog | None:
         """Every fact of one table; None if there is no table of the name."""
-        found = self._row("object", self._qualified(table))
-        return self._read(table, int(found["object_id"])) if found is not None and found["type"] == "U" else None
+        facts = self._facts(table)
+        found = facts["object"]
+        return self._catalog(table, facts) if found and found[0]["type"] == "U" else None
 
     def object_id(self, table: TableRef) -> int | None:
         """The object of this name, of whatever kind; None if the name is free."""
@@ -105,83 +110,77 @@ class CatalogReader:
     def _query(self, name: str, **parts: str) -> str:
         return filled(load(_FILE)[name], database=self._database, **parts)
 
-    def _records(self, name: str, *values: object) -> list[dict[str, Any]]:
-        return self._session.records(self._query(name), *values, seconds=_SECONDS)
+    def _facts(self, table: TableRef, *more: str) -> Facts:
+        """Rows of the catalog by the names of their blocks, all in one round trip; none where nothing has the name."""
+        parts = {"generation": literal(GENERATION_PROPERTY), "parts": self._dependents()}
+        blocks = [name for name in (*_FACTS, *more) if name != "statistics" or "stats_columns" in self._views]
+        batch = ";\n".join(self._query(name, **parts) for name in ("named", *blocks))
+        found = self._session.results(batch, self._qualified(table), seconds=_SECONDS)
+        return {"statistics": [], **dict(zip(blocks, found, strict=True))}
 
-    def _row(self, name: str, *values: object) -> Row | None:
-        rows = self._records(name, *values)
-        return rows[0] if rows else None
-
-    def _read(self, table: TableRef, object_id: int) -> Catalog:
-        facts = self._row("table", object_id) or {}
-        columns = self._records("columns", object_id)
-        index_rows = self._records("indexes", object_id, object_id)
-        parts = self._records("index_columns", object_id)
+    def _catalog(self, table: TableRef, facts: Facts) -> Catalog:
+        flags = facts["table"][0] if facts["table"] else {}
+        index_rows, parts = facts["indexes"], facts["index_columns"]
         heap = next((row for row in index_rows if row["type"] == HEAP), None)
         made = [row for row in index_rows if row["type"] != HEAP]
-        statistics, lost_statistics = self._statistics(object_id)
+        statistics, lost_statistics = _statistics(facts["statistics"])
         lost = (
-            *lost_table(facts, str(table)),
-            *(found for row in columns for found in lost_column(row)),
+            *lost_table(flags, str(table)),
+            *(found for row in facts["columns"] for found in lost_column(row)),
             *(found for row in index_rows for found in lost_index(row, parts, str(table))),
             *lost_statistics,
         )
         return Catalog(
             table=table,
-            object_id=object_id,
-            column_rows=tuple(columns),
-            lock_escalation=str(facts.get("lock_escalation_desc", "TABLE")),
+            object_id=int(facts["object"][0]["object_id"]),
+            column_rows=tuple(facts["columns"]),
+            lock_escalation=str(flags.get("lock_escalation_desc", "TABLE")),
             heap_compression=str(heap["compression"] or "NONE") if heap else None,
             indexes=tuple(index_of(row, parts) for row in made),
             statistics=statistics,
-            keeps_index_names=self._names_are_kept(),
+            keeps_index_names=self._abilities[1],
             lost=lost,
         )
 
-    def _statistics(self, object_id: int) -> tuple[tuple[StatisticsFacts, ...], list[tuple[str, str]]]:
-        if "stats_columns" not in self._views():
-            return (), []
-        by_name: dict[str, list[Row]] = {}
-        for row in self._records("statistics", object_id):
-            by_name.setdefault(row["name"], []).append(row)
-        made = tuple(
-            StatisticsFacts(
-                name,
-                tuple(row["column_name"] for row in rows),
-                rows[0]["filter_definition"] if rows[0]["has_filter"] else None,
-                bool(rows[0]["no_recompute"]),
-            )
-            for name, rows in by_name.items()
-        )
-        return made, [("statistics", name) for name, rows in by_name.items() if rows[0]["is_incremental"]]
+    def _dependents(self) -> str:
+        own = f"{literal(OWNER_PROPERTY)}, {literal(GENERATION_PROPERTY)}"
+        names = (name for name in load(_FILE) if name.startswith(_DEPENDENT))
+        there = [name for name in names if name.removeprefix(_DEPENDENT) in self._views]
+        return "\nUNION ALL\n".join(self._query(name, own=own) for name in there)
 
-    def _dependents(self, object_id: int) -> list[tuple[str, str]]:
-        parts = [
-            self._query(name, id=str(object_id), own=f"{literal(OWNER_PROPERTY)}, {literal(GENERATION_PROPERTY)}")
-            for name in load(_FILE)
-            if name.startswith(_DEPENDENT) and name.removeprefix(_DEPENDENT) in self._views()
-        ]
-        statement = filled(load(_FILE)["dependents"], parts="\nUNION ALL\n".join(parts))
-        return [(str(kind), str(name)) for kind, name in self._session.rows(statement, seconds=_SECONDS)]
-
+    @property
     def _views(self) -> frozenset[str]:
         """The catalog views that this server has; a surface whose view is missing does not exist there."""
-        if self._present_views is None:
-            wanted = [name.removeprefix(_DEPENDENT) for name in load(_FILE) if name.startswith(_DEPENDENT)]
-            names = ", ".join(literal(name) for name in [*wanted, "stats_columns"])
-            self._present_views = frozenset(
-                row[0] for row in self._session.rows(self._query("views", names=names), seconds=_SECONDS)
-            )
-        return self._present_views
+        return self._abilities[0]
 
-    def _names_are_kept(self) -> bool:
-        if self._keeps_index_names is None:
-            self._keeps_index_names = bool(self._session.value(load(_FILE)["keeps_index_names"], seconds=_SECONDS))
-        return self._keeps_index_names
+    @cached_property
+    def _abilities(self) -> tuple[frozenset[str], bool]:
+        """Which of the catalog views there are, and whether an index is shown by the name that it was given."""
+        wanted = [name.removeprefix(_DEPENDENT) for name in load(_FILE) if name.startswith(_DEPENDENT)]
+        names = ", ".join(literal(name) for name in [*wanted, "stats_columns"])
+        batch = f"{self._query('views', names=names)};\n{load(_FILE)['keeps_index_names']}"
+        views, (shown,) = self._session.results(batch, seconds=_SECONDS)
+        return frozenset(str(row["name"]) for row in views), bool(shown["kept"])
 
     def _rows_exist(self, table: TableRef) -> bool:
         statement = self._query("rows_exist", table=quoted_table(table))
         return bool(self._session.value(statement, seconds=UNBOUNDED))
+
+
+def _statistics(rows: Sequence[Row]) -> tuple[tuple[StatisticsFacts, ...], list[tuple[str, str]]]:
+    by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        by_name.setdefault(row["name"], []).append(row)
+    made = tuple(
+        StatisticsFacts(
+            name,
+            tuple(row["column_name"] for row in of_name),
+            of_name[0]["filter_definition"] if of_name[0]["has_filter"] else None,
+            bool(of_name[0]["no_recompute"]),
+        )
+        for name, of_name in by_name.items()
+    )
+    return made, [("statistics", name) for name, of_name in by_name.items() if of_name[0]["is_incremental"]]
 
 
 def _plain(row: Row) -> list[object]:

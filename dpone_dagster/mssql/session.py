@@ -117,11 +117,21 @@ class Session:
         return found[0] if found else None
 
     def records(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> list[dict[str, Any]]:
-        """All rows, by column name."""
+        """All rows of the first result, by column name."""
+        return self.results(statement, *values, seconds=seconds)[0]
+
+    def results(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> list[list[dict[str, Any]]]:
+        """Every result of a batch in its order, each as all its rows by column name; one round trip."""
+        found = []
         with self._statement(seconds) as cursor:
             _execute(cursor, statement, values)
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in _fetched(cursor)]
+            more = True
+            while more:
+                if cursor.description is not None:  # a statement without rows, such as DECLARE, may have none
+                    names = [column[0] for column in cursor.description]
+                    found.append([dict(zip(names, row, strict=True)) for row in cursor.fetchall()])
+                more = cursor.nextset()
+        return found
 
     def value(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> Any:
         """The first column of the first row.
