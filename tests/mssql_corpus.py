@@ -122,7 +122,6 @@ def statements() -> Iterator[str]:
     yield from _of_source()
     yield from _of_ddl()
     yield from _of_catalog()
-    yield "SELECT /* dpone:spid */ CAST(@@SPID AS int)"
     yield context_statement("77 chunk=1 epoch=2")
     created = load("schema.sql")["create_schema"]
     yield f"EXEC /* dpone:create_state_schema */ ({literal(created)})"

@@ -6,7 +6,6 @@ people; no decision rests on it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import secrets
@@ -153,36 +152,26 @@ class MssqlFence:
             raise
 
     def prove_session_locks(self, other: Fence) -> None:
-        """Prove by trying that a lock of this session keeps another session out, across transactions.
+        """Prove by trying that a lock of this session keeps another session out, across transactions, until its end.
+
+        Each try is one batch and so a transaction of its own, which tells in whose session the server did it.
 
         Raises:
-            LockNotDistributed: It does not (a proxy that shares sessions).
+            LockNotDistributed: It does not (a proxy that shares sessions, a pool that keeps closed ones).
         """
         if not isinstance(other, MssqlFence):
             raise LockNotDistributed("the witness is not a session of the same server")
         name = f"dpone/proof/{secrets.token_hex(16)}"
-        with self._session.transaction():
-            mine = self._spid()
-            locked = self._lock(name, "exclusive", 0)
+        mine, locked = self._asked(name, "exclusive", 0)
         if not locked:
             raise LockNotDistributed("a lock that nobody can hold was not free")
-        with other._session.transaction():
-            theirs = other._spid()
-            kept_out = not other._lock(name, "exclusive", 0)
-        with self._session.transaction():
-            same = self._spid() == mine
-            released = self._release(name, "exclusive")
-        if mine == theirs or not (kept_out and same and released):
+        theirs, let_in = other._asked(name, "exclusive", 0)
+        still_mine, released = self._let_go(name, "exclusive")
+        if let_in or not released or still_mine != mine or mine == theirs:
             raise LockNotDistributed("a lock of one session did not keep another session out across transactions")
         if not other._lock(name, "exclusive", 0):
             raise LockNotDistributed("a lock that was let go is still held")
-        other._release(name, "exclusive")
-        self._prove_close(name)
-
-    def _prove_close(self, name: str) -> None:
-        """Prove by trying that closing a session ends it: one that a pool keeps would keep its locks."""
-        with contextlib.closing(Session(self._session.address, f"{self._session.purpose} proof")) as closed:
-            MssqlFence(closed, self._schema)._lock(name, "exclusive", 0)
+        other._session.close()
         if not self._lock(name, "exclusive", CONTROL_SECONDS):
             raise LockNotDistributed(
                 "a session that was closed keeps its locks: the ODBC driver manager pools connections",
@@ -196,6 +185,10 @@ class MssqlFence:
         return lock_resource(self._session.database, name)
 
     def _lock(self, name: str, mode: Mode, wait_seconds: float) -> bool:
+        return self._asked(name, mode, wait_seconds)[1]
+
+    def _asked(self, name: str, mode: Mode, wait_seconds: float) -> tuple[int | None, bool]:
+        """The session that the server did it in, and whether it has the lock."""
         resource, lock_mode = self._resource(name), _LOCK_MODE[mode]
         codes = self._session.row(
             self._queries["lock_session"],
@@ -206,7 +199,8 @@ class MssqlFence:
             lock_mode,
             seconds=_bound(wait_seconds),
         )
-        return _granted(codes, name)
+        code, witness, session_id = codes or (None, None, None)
+        return session_id, _granted((code, witness), name)
 
     def _unlock(self, name: str, mode: Mode, words: str) -> None:
         if not self._release(name, mode):
@@ -214,10 +208,14 @@ class MssqlFence:
 
     def _release(self, name: str, mode: Mode) -> bool:
         """Release lock and witness; False if the lock is not held in this mode."""
+        return self._let_go(name, mode)[1]
+
+    def _let_go(self, name: str, mode: Mode) -> tuple[int, bool]:
+        """The session that the server did it in, and whether it had the lock."""
         resource = self._resource(name)
         witness = witness_resource(resource, self._session.session_id)
-        code: int = self._session.value(self._queries["release"], resource, witness, _LOCK_MODE[mode])
-        return code == 0
+        code, session_id = self._session.one(self._queries["release"], resource, witness, _LOCK_MODE[mode])
+        return session_id, code == 0
 
     def _lock_transaction(self, name: str, words: str, wait_seconds: float) -> None:
         if not self._session.in_transaction:
@@ -235,9 +233,6 @@ class MssqlFence:
             raise PublicationBlocked(
                 f"{words} was not free within {wait_seconds:g} s: {named or 'a session that has just let go'}"
             )
-
-    def _spid(self) -> int:
-        return int(self._session.value("SELECT /* dpone:spid */ CAST(@@SPID AS int)"))
 
     # ------------------------------------------------------------ who holds it
 

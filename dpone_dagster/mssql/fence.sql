@@ -8,7 +8,7 @@ EXEC /* dpone:lock_session */ @code = sp_getapplock
 IF @code >= 0
     EXEC @witness = sp_getapplock
         @Resource = ?, @LockMode = ?, @LockOwner = 'Session', @LockTimeout = 0, @DbPrincipal = 'public';
-SELECT @code, @witness
+SELECT @code, @witness, CAST(@@SPID AS int)
 
 -- name: lock_transaction
 DECLARE @code int, @witness int;
@@ -29,7 +29,7 @@ BEGIN
         EXEC @ignored = sp_releaseapplock @Resource = @witness, @LockOwner = 'Session', @DbPrincipal = 'public';
     EXEC @code = sp_releaseapplock @Resource = @resource, @LockOwner = 'Session', @DbPrincipal = 'public'
 END;
-SELECT /* dpone:release_lock */ COALESCE(@code, -1)
+SELECT /* dpone:release_lock */ COALESCE(@code, -1), CAST(@@SPID AS int)
 
 -- name: held
 -- 1 is free; APPLOCK_TEST asks for no right beyond being in the database.

@@ -47,9 +47,11 @@ def provision(session: Session, schema: str) -> None:
         if not session.value(queries["has_schema"], schema):
             # CREATE SCHEMA has to be alone in its batch.
             session.execute(f"EXEC /* dpone:create_state_schema */ ({literal(queries['create_schema'])})")
-        for version in missing_versions(_version(session, schema)):
+        missing = missing_versions(_version(session, schema))
+        for version in missing:
             session.execute(queries[f"version_{version}"], seconds=_UPGRADE_SECONDS)
-            session.execute(queries["set_version"], version)
+        if missing:
+            session.execute(queries["set_version"], missing[-1])
 
 
 def _lock(session: Session, schema: str) -> None:
@@ -64,8 +66,5 @@ def _lock(session: Session, schema: str) -> None:
 
 def _version(session: Session, schema: str) -> int:
     """The version that is there, 0 for none."""
-    queries = load(_FILE, schema)
-    if not session.value(queries["has_table"], schema, STATE_SCHEMA_VERSION_TABLE):
-        return 0
-    row = session.row(queries["version"])
+    row = session.row(load(_FILE, schema)["version"], schema, STATE_SCHEMA_VERSION_TABLE)
     return known_version(schema, int(row[0]) if row else 0)

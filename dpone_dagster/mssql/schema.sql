@@ -3,11 +3,13 @@
 -- No foreign keys: what they would hold is a condition of the INSERTs, which the target's lock makes final.
 
 -- name: version
-SELECT /* dpone:state_version */ version FROM {schema}.__dpone__schema_version
-
--- name: has_table
-SELECT /* dpone:state_present */ COUNT(*) FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id
-WHERE s.name = ? AND t.name = ?
+-- 0 where they are not there: what a branch names is looked for when the branch is taken.
+IF EXISTS (
+    SELECT 1 FROM sys.tables AS t JOIN sys.schemas AS s ON s.schema_id = t.schema_id WHERE s.name = ? AND t.name = ?
+)
+    SELECT /* dpone:state_version */ version FROM {schema}.__dpone__schema_version
+ELSE
+    SELECT 0
 
 -- name: has_schema
 SELECT /* dpone:state_schema_present */ COUNT(*) FROM sys.schemas WHERE name = ?

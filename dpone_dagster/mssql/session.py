@@ -134,15 +134,19 @@ class Session:
         return found
 
     def value(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> Any:
-        """The first column of the first row.
+        """The first column of the first row; as `one`."""
+        return self.one(statement, *values, seconds=seconds)[0]
+
+    def one(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> Row:
+        """The first row, which has to be there.
 
         Raises:
-            ConnectionLost: There is no row. A server that cannot say yet what it knows is asked by a new session.
+            ConnectionLost: It is not. A server that cannot say yet what it knows is asked by a new session.
         """
         found = self.row(statement, *values, seconds=seconds)
         if found is None:
             raise ConnectionLost(f"the server answered {_named(statement)} with no row")
-        return found[0]
+        return found
 
     def execute(self, statement: str, *values: object, seconds: int = CONTROL_SECONDS) -> None:
         """Execute for its effect; every result is read, so that a late error is not missed."""

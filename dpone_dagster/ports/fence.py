@@ -99,6 +99,9 @@ class Fence(Protocol):
     def prove_session_locks(self, other: Fence) -> None:
         """Prove by trying that a lock of this session keeps another session out, across transactions.
 
+        Args:
+            other: Of a session that is there for this alone, and may be closed by it.
+
         Raises:
             LockNotDistributed: It does not (a transaction pooler, a shared session).
         """

@@ -210,9 +210,9 @@ def test_holders_can_be_asked_for_before_there_is_any_state(adapter: Adapter) ->
 
 
 def test_session_locks_are_proven_by_trying(adapter: Adapter) -> None:
-    one, two = adapter.target(), adapter.target()
-    one.fence.prove_session_locks(two.fence)
-    one.fence.prove_session_locks(two.fence)  # nothing of the first proof is left
+    one = adapter.target()
+    one.fence.prove_session_locks(adapter.target().fence)
+    one.fence.prove_session_locks(adapter.target().fence)  # nothing of the first proof is left
 
 
 def test_a_shared_session_proves_nothing(adapter: Adapter) -> None:
