@@ -31,6 +31,7 @@ from dpone_dagster.mssql.changes import MssqlChanges
 from dpone_dagster.mssql.chunkrange import in_chunk
 from dpone_dagster.mssql.digests import Digester, known_texts_query
 from dpone_dagster.mssql.facts import Catalog, IndexFacts, StatisticsFacts
+from dpone_dagster.mssql.progress import progress_batch
 from dpone_dagster.mssql.queries import filled, load
 from dpone_dagster.mssql.quoting import literal
 from dpone_dagster.mssql.rowread import RowRead
@@ -125,6 +126,8 @@ def statements() -> Iterator[str]:
     yield context_statement("77 chunk=1 epoch=2")
     created = load("schema.sql")["create_schema"]
     yield f"EXEC /* dpone:create_state_schema */ ({literal(created)})"
+    for summed in (["tallied"], ["beside_blocks"], ["tallied", "beside_blocks"]):
+        yield progress_batch([*summed, "begun"], "system")
     yield from _of_row_inserts()
 
 

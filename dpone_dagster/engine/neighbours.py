@@ -21,31 +21,30 @@ def prove_no_campaign(target: Target, table: TableRef, *, but: CampaignSpec | No
     Raises:
         CampaignActive: One does; the message names it.
     """
-    others = [each for each in target.ledger.neighbours(table) if but is None or not _may_work_beside(but, each)]
-    for other in target.fence.held(others):
-        raise CampaignActive(
-            f"campaign {_named(other)} of {table} is at work: {_holders(other, target)}",
-            next_step="Wait for it, then run this again; or watch it: `dpone backfill status` with the manifest whose "
-            f"name is `{other.dataset}`, and the flags that it was started with.",
-        )
+    _prove_not_at_work(target, table, target.ledger.neighbours(table), but)
 
 
-def prove_one_state(target: Target, spec: CampaignSpec) -> None:
-    """The target's unfinished campaigns are all in the campaign's state schema. Lanes look at locks, in every schema.
+def prove_alone(target: Target, spec: CampaignSpec) -> None:
+    """No other campaign of the target is at work, and those that are not finished are all in this one's state schema.
+
+    Lanes look at locks, in every schema.
 
     Args:
         target: The connection.
         spec: The campaign.
 
     Raises:
-        StateElsewhere: One is in another; the message names both.
+        StateElsewhere: One is in another schema; the message names both.
+        CampaignActive: As `prove_no_campaign`.
     """
-    for other in target.ledger.neighbours(spec.target):
+    others = target.ledger.neighbours(spec.target)
+    for other in others:
         if other.elsewhere is not None and other.phase != Phase.CANCELLED:
             raise StateElsewhere(
                 f"campaign {_named(other)} of {spec.target} is "
                 f"{other.phase} in state schema {other.elsewhere}, and this one's is {spec.state.schema}"
             )
+    _prove_not_at_work(target, spec.target, others, spec)
 
 
 def waiting(target: Target, spec: CampaignSpec) -> list[Neighbour]:
@@ -62,6 +61,16 @@ def waiting(target: Target, spec: CampaignSpec) -> list[Neighbour]:
     ]
     held = target.fence.held(others)
     return [each for each in others if each not in held]
+
+
+def _prove_not_at_work(target: Target, table: TableRef, all_of_it: list[Neighbour], but: CampaignSpec | None) -> None:
+    others = [each for each in all_of_it if but is None or not _may_work_beside(but, each)]
+    for other in target.fence.held(others):
+        raise CampaignActive(
+            f"campaign {_named(other)} of {table} is at work: {_holders(other, target)}",
+            next_step="Wait for it, then run this again; or watch it: `dpone backfill status` with the manifest whose "
+            f"name is `{other.dataset}`, and the flags that it was started with.",
+        )
 
 
 def _may_work_beside(spec: CampaignSpec, other: Neighbour) -> bool:

@@ -33,7 +33,7 @@ from dpone_dagster.campaign.typetables import type_table
 from dpone_dagster.campaign.watermark import prove_handoff_pair
 from dpone_dagster.engine.generation import generation_of
 from dpone_dagster.engine.keys import prove_keys
-from dpone_dagster.engine.neighbours import prove_no_campaign, prove_one_state
+from dpone_dagster.engine.neighbours import prove_alone
 from dpone_dagster.engine.sessions import (
     by_xmin,
     campaign_active,
@@ -88,7 +88,10 @@ def prepare(spec: CampaignSpec, connector: Connector, *, intent: Intent, run_id:
         prove_rights(spec, target)  # before any look into the state tables, which may be forbidden
         record = _recorded(spec, target)
         if record is None:
-            record = _create_or_wait(spec, source, target, intent)
+            record, made = _create_or_wait(spec, source, target, intent)
+            if made:
+                prove_alone(target, spec)  # of two that are made at the same time, the later one sees the other
+                return record
         prove_unchanged(spec, source, target, record, intent)
         return _take_up(spec, target, record, intent, run_id)
 
@@ -163,28 +166,32 @@ class Proven:
     head: PublicationReceipt | None
 
 
-def _create_or_wait(spec: CampaignSpec, source: Source, target: Target, intent: Intent) -> CampaignRecord:
-    """Create the campaign under its exclusive lock; a joining run waits for whoever is creating it."""
+def _create_or_wait(spec: CampaignSpec, source: Source, target: Target, intent: Intent) -> tuple[CampaignRecord, bool]:
+    """Create the campaign under its exclusive lock; a joining run waits for whoever is creating it.
+
+    Returns:
+        The campaign, and whether it was made here.
+    """
     proven = prove_campaign(spec, source, target)
     deadline = time.monotonic() + (_JOIN_PATIENCE_SECONDS if intent == "join" else 0)
     while not target.fence.lock_campaign(spec.run_key, "exclusive", EXCLUSIVE_WAIT_SECONDS):
         record = _recorded(spec, target)
         if record is not None and intent == "join":
-            return record
+            return record, False
         if time.monotonic() >= deadline:
             raise campaign_active(spec, target)
     try:
         if not target.ledger.provisioned():
             target.ledger.provision()
-        return target.ledger.campaign(spec.run_key) or _create(spec, source, target, proven)
+        record = target.ledger.campaign(spec.run_key)
+        return (record, False) if record else (_create(spec, source, target, proven), True)
     finally:
         target.fence.unlock_campaign(spec.run_key, "exclusive")
 
 
 def prove_campaign(spec: CampaignSpec, source: Source, target: Target) -> Proven:
     """All checks of a new campaign; reads no row, creates nothing."""
-    prove_one_state(target, spec)
-    prove_no_campaign(target, spec.target, but=spec)
+    prove_alone(target, spec)
     table = source.describe(spec.source, spec.source_columns)
     if spec.handoff_id is not None and table.kind not in _READABLE_BY_XMIN:
         raise SourceUnsuitable(f"{spec.source} is a {table.kind}, which has no xmin to read increments by")
@@ -343,8 +350,7 @@ def prove_unchanged(spec: CampaignSpec, source: Source, target: Target, record: 
         return
     if intent != "resume":
         prove_not_cancelled(record)
-    prove_one_state(target, spec)
-    prove_no_campaign(target, spec.target, but=spec)
+    prove_alone(target, spec)
     prove_standing(spec, record, source, target)
 
 
@@ -383,5 +389,6 @@ def _reopen(spec: CampaignSpec, target: Target, run_id: str) -> CampaignRecord:
         )
     if record.stop_reason is not None:
         target.ledger.set_stop(spec.run_key, None)
-    target.ledger.recount(spec.run_key)
+    if record.phase is not Phase.PREPARED:  # else nothing is committed yet
+        target.ledger.recount(spec.run_key)
     return existing_campaign(spec, target)

@@ -1,4 +1,4 @@
-"""A campaign's counters on SQL Server, from small statements: whole blocks, what lies beside them, what is in hand.
+"""A campaign's counters on SQL Server, in one batch: whole blocks, what lies beside them, what is in hand.
 
 What is committed is read before what is in hand: a chunk that is committed in between shows as pending, never twice.
 """
@@ -14,7 +14,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.tallies import TalliedRanges
 from dpone_dagster.mssql.queries import load
-from dpone_dagster.mssql.session import Session
+from dpone_dagster.mssql.session import CONTROL_SECONDS, Session
 
 _FILE = "ledger.sql"
 
@@ -28,21 +28,20 @@ def progress_of(session: Session, state_schema: str, run_key: str, selection: Ch
         run_key: The campaign; zeros if there is none.
         selection: Any chunks, more than there are too.
     """
-    queries, cut = load(_FILE, state_schema), TalliedRanges.of(selection.ranges)
-    chunks = session.row(queries["planned"], run_key)
-    sums = [
-        session.records(queries[query], json_ranges(ranges), run_key)[0]
-        for query, ranges in (("tallied", cut.blocks), ("beside_blocks", cut.edges))
-        if ranges
-    ]
-    begun = session.records(queries["begun"], json_ranges(selection.ranges), run_key)
+    cut = TalliedRanges.of(selection.ranges)
+    sources = [(query, ranges) for query, ranges in (("tallied", cut.blocks), ("beside_blocks", cut.edges)) if ranges]
+    counted = [*sources, ("begun", selection.ranges)]
+    batch = progress_batch([query for query, _ in counted], state_schema)
+    values = [value for _, ranges in counted for value in (json_ranges(ranges), run_key)]
+    (planned, *summed, begun) = session.results(batch, run_key, *values, seconds=len(counted) * CONTROL_SECONDS)
+    sums = [rows[0] for rows in summed]
     number = dict.fromkeys(ChunkState, 0)
     for row in begun:
         number[_shown(row)] += int(row["number"])
     committed, rows = (sum(int(each[name] or 0) for each in sums) for name in ("committed", "rows_loaded"))
     in_hand = number[ChunkState.RUNNING], number[ChunkState.FAILED], number[ChunkState.LEASE_EXPIRED]
     return Progress(
-        pending=_planned(selection, int(chunks[0]) if chunks else 0) - committed - sum(in_hand),
+        pending=_planned(selection, int(planned[0]["chunk_count"]) if planned else 0) - committed - sum(in_hand),
         running=in_hand[0],
         committed=committed,
         failed=in_hand[1],
@@ -52,6 +51,17 @@ def progress_of(session: Session, state_schema: str, run_key: str, selection: Ch
         busy_seconds=sum(float(each["busy_seconds"] or 0) for each in sums),
         wall_seconds=_wall_seconds(sums, begun),
     )
+
+
+def progress_batch(counted: Sequence[str], state_schema: str) -> str:
+    """What is asked for a campaign's counters, in one round trip.
+
+    Args:
+        counted: `tallied` and `beside_blocks`, either or both, then `begun`.
+        state_schema: Where the state tables are.
+    """
+    queries = load(_FILE, state_schema)
+    return ";\n".join(queries[name] for name in ("planned", *counted))
 
 
 def json_ranges(ranges: Sequence[tuple[int, int]]) -> str:
