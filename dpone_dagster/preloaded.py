@@ -16,6 +16,7 @@ _MODULES = (
     "dagster._core.definitions.repository_definition.repository_data_builder",
     "dagster._core.instance.factory",
     "dagster._core.secrets.env_file",
+    "dagster._core.storage.legacy_storage",
     "dagster._core.storage.local_compute_log_manager",
     "dagster._core.storage.migration.utils",
     "dagster._core.storage.root",

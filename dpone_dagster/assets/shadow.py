@@ -52,8 +52,9 @@ from dpone_dagster.engine.prepare import Intent, prepare
 from dpone_dagster.ports.target import Connector
 from dpone_dagster.resources.connections import DponeConnections
 
-# Dagster writes one event a partition when collect is done; one by one that costs 14 ms each.
-_EVENT_BATCH = ("DAGSTER_EVENT_BATCH_SIZE", "100")
+# Dagster writes one event a partition when collect is done; one by one that costs 14 ms each. Its own storage of SQLite
+# files knows no batches; a command's does.
+EVENT_BATCH = ("DAGSTER_EVENT_BATCH_SIZE", "100")
 
 
 def build_shadow(spec: CampaignSpec, manifest_path: Path) -> AssetsDefinition:
@@ -206,7 +207,7 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
             context.add_asset_metadata({**facts, **mapping}, asset_key=loaded_key(spec), partition_key=key)
         # Dagster records them in no order of ours, and the asset's page shows the one that is recorded last.
         context.add_asset_metadata(card, asset_key=loaded_key(spec))
-        os.environ.setdefault(*_EVENT_BATCH)
+        os.environ.setdefault(*EVENT_BATCH)
 
     return collect_chunks
 

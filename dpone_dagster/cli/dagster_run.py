@@ -31,9 +31,10 @@ from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign_definitions import build_manifest
 from dpone_dagster.cli.failures import Failure, advice_of
+from dpone_dagster.cli.instance import open_instance
 from dpone_dagster.cli.terminal import output_to
 from dpone_dagster.jobs import executor_for, retry_job
-from dpone_dagster.settings import load_route
+from dpone_dagster.settings import dagster_home, load_route
 
 _CODED = re.compile(r"([A-Z][A-Z_]+): (.*)")
 _HOST_TAG = "dpone/host"
@@ -93,7 +94,7 @@ def run_job(request: JobRequest) -> JobEnd:
         request: What to execute.
     """
     mine = {_HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
-    with output_to(request.log), DagsterInstance.get() as instance, _interrupts(instance, mine) as interrupted:
+    with output_to(request.log), open_instance(dagster_home()) as instance, _interrupts(instance, mine) as interrupted:
         _close_dead_runs(instance, request.job)
         arguments = {"manifest": str(request.manifest), "job": request.job, "options": request.options.as_dict()}
         job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)

@@ -189,10 +189,11 @@ manifest, *preloaded = sys.argv[1:]
 for name in preloaded:
     importlib.import_module(name)
 before, threads = set(sys.modules), len(os.listdir("/proc/self/task"))
-from dagster import DagsterInstance
 from dpone_dagster.campaign.overrides import AS_WRITTEN
 from dpone_dagster.cli.dagster_run import build_job
-with DagsterInstance.get():
+from dpone_dagster.cli.instance import open_instance
+from dpone_dagster.settings import dagster_home
+with open_instance(dagster_home()):
     build_job(manifest, "orders_campaign", AS_WRITTEN.as_dict())
 print(json.dumps([threads, sorted(sys.modules.keys() - before), gc.get_freeze_count(), gc.isenabled()]))
 """
