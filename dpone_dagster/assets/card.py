@@ -1,15 +1,14 @@
 """The campaign's card as metadata of the `shadow` asset: small, and the same size for any campaign."""
 
+from collections.abc import Sequence
+
 from dagster import AssetExecutionContext, AssetObservation, MetadataValue, TableColumn, TableRecord, TableSchema
 
 from dpone_dagster.assets.names import asset_key
-from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import ChunkRecord
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.card import CampaignCard
-from dpone_dagster.engine.load import card_of
-from dpone_dagster.ports.target import Connector
 
 _STATES = ("committed", "running", "pending", "failed", "lease_expired")
 _SLOWEST = TableSchema(
@@ -39,20 +38,16 @@ def card_metadata(card: CampaignCard) -> dict[str, MetadataValue]:
     }
 
 
-def show_card(context: AssetExecutionContext, spec: CampaignSpec, connector: Connector) -> None:
-    """Show on the shadow what became of the campaign since; a step that is done never fails by its display.
+def observe_card(context: AssetExecutionContext, spec: CampaignSpec, cards: Sequence[CampaignCard]) -> None:
+    """Show on the shadow what became of the campaign since.
 
     Args:
         context: Of the step.
         spec: The campaign.
-        connector: Opens the connection.
+        cards: What the step was told, which may be nothing.
     """
-    try:
-        metadata = card_metadata(card_of(spec, connector))
-    except DponeError as error:
-        context.log.warning(f"the campaign's card could not be read: {error}")
-        return
-    context.log_event(AssetObservation(asset_key(spec, "shadow"), metadata=metadata))
+    for card in cards:
+        context.log_event(AssetObservation(asset_key(spec, "shadow"), metadata=card_metadata(card)))
 
 
 def _text(card: CampaignCard) -> str:

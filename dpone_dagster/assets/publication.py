@@ -3,7 +3,7 @@
 from dagster import AssetCheckResult, AssetExecutionContext, AssetsDefinition, MaterializeResult
 
 from dpone_dagster.assets.campaign_asset import Events, campaign_asset, refused_check
-from dpone_dagster.assets.card import show_card
+from dpone_dagster.assets.card import observe_card
 from dpone_dagster.assets.failures import failure_of, shown_to_dagster
 from dpone_dagster.assets.names import asset_key, plain_metadata
 from dpone_dagster.assets.watchdog import end_with_run
@@ -16,6 +16,7 @@ from dpone_dagster.campaign.errors import (
     ValidationBlocked,
 )
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.card import CampaignCard
 from dpone_dagster.engine.handoff import commit_handoff
 from dpone_dagster.engine.publish import publish
 from dpone_dagster.engine.validate import DIGEST_CHECK, Check, ValidationEvidence, check_names, validate
@@ -50,9 +51,10 @@ def build_validated_shadow(spec: CampaignSpec) -> AssetsDefinition:
     )
     def validated_shadow(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
         # A backfill starts this with the last chunk's event, while its lanes may still be closing their sessions.
+        cards: list[CampaignCard] = []
         with shown_to_dagster(CampaignActive):
-            evidence = validate(spec, dpone_connections.connector(spec), context.run.run_id)
-        show_card(context, spec, dpone_connections.connector(spec))
+            evidence = validate(spec, dpone_connections.connector(spec), context.run.run_id, cards.append)
+        observe_card(context, spec, cards)
         for check in evidence.checks:
             yield _result(check)
         if not evidence.passed:
@@ -97,12 +99,13 @@ def build_published_target(spec: CampaignSpec) -> AssetsDefinition:
     )
     def published_target(context: AssetExecutionContext, dpone_connections: DponeConnections) -> Events:
         end_with_run()
+        cards: list[CampaignCard] = []
         try:
-            receipt = publish(spec, dpone_connections.connector(spec), context.run.run_id)
+            receipt = publish(spec, dpone_connections.connector(spec), context.run.run_id, cards.append)
         except DponeError as error:
             yield from refused_check(_RECEIPT_CHECK, error)
             raise failure_of(error, retry=error.retryable) from None
-        show_card(context, spec, dpone_connections.connector(spec))
+        observe_card(context, spec, cards)
         facts = plain_metadata(
             {
                 "receipt_id": receipt.receipt_id,

@@ -43,12 +43,14 @@ from dpone_dagster.assets.names import (
 )
 from dpone_dagster.assets.watchdog import run_is_alive
 from dpone_dagster.campaign.errors import CampaignActive, ChunkFailed, StoppedByPeer
-from dpone_dagster.campaign.ledger import Worker
+from dpone_dagster.campaign.ledger import Phase, Worker
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.card import read_card
 from dpone_dagster.engine.complete import DIFFERING, FIRST_OTHER_DIGESTS, OTHER_DIGESTS, complete
-from dpone_dagster.engine.load import LaneResult, card_of, chunks_of_each, collect, collect_retried, load_lane
+from dpone_dagster.engine.load import LaneResult, chunks_of_each, collect, collected, collected_again, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
+from dpone_dagster.engine.sessions import target_session
 from dpone_dagster.ports.target import Connector
 from dpone_dagster.resources.connections import DponeConnections
 
@@ -113,7 +115,8 @@ def _prepare_op(spec: CampaignSpec) -> OpDefinition:
             bound_pool(context, spec)
             connector = dpone_connections.connector(spec)
             record = prepare(spec, connector, intent=intent, run_id=context.run_id)
-            show_loaded_before(context, spec, connector, chosen)
+            if record.phase is not Phase.PREPARED:  # else nothing is loaded yet
+                show_loaded_before(context, spec, connector, chosen)
         context.log.info(f"campaign {spec.dataset} is {record.phase}; {chosen.count:,} chunks selected")
         facts = mapping_summary(context, spec, chosen)
         for lane in range(1 if is_mapped(context, spec) else min(spec.lanes, chosen.count)):
@@ -184,24 +187,24 @@ def _collect_op(spec: CampaignSpec) -> OpDefinition:
     )
     def collect_chunks(context: AssetExecutionContext, dpone_connections: DponeConnections) -> None:
         """Prove by the ledger that every selected chunk is committed, and show each partition with its numbers."""
+        partitions = partitions_of(spec)
         with shown_to_dagster():
             chosen = selected_chunks(context, spec)
             connector = dpone_connections.connector(spec)
-            if context.run.job_name == retry_job_name(spec):
-                collect_retried(spec, connector)
-            else:
-                collect(spec, connector, chosen)
-        if spec.direct:
-            _complete(context, spec, connector)
-        if not (context.has_partition_key or context.has_partition_key_range):
-            return  # started for the whole plan without naming partitions: the lanes' own events stand
-        # Dagster records every partition of the run again, and would hide the lanes' metadata behind none.
-        partitions = partitions_of(spec)
-        keys = sorted(context.partition_keys)
-        with shown_to_dagster():
-            groups = chunks_of_each(spec, connector, map(partitions.chunks_of, keys))
-            shown = [(key, partition_metadata(spec, chunks)) for key, chunks in zip(keys, groups, strict=True)]
-            card = card_metadata(card_of(spec, connector))
+            with target_session(connector, "collect") as target:
+                if context.run.job_name == retry_job_name(spec):
+                    collected_again(spec, target)
+                else:
+                    collected(spec, target, chosen)
+                if spec.direct:
+                    _complete(context, spec, connector)
+                if not (context.has_partition_key or context.has_partition_key_range):
+                    return  # started for the whole plan without naming partitions: the lanes' own events stand
+                # Dagster records every partition of the run again, and would hide the lanes' metadata behind none.
+                keys = sorted(context.partition_keys)
+                groups = chunks_of_each(spec, target, map(partitions.chunks_of, keys))
+                shown = [(key, partition_metadata(spec, chunks)) for key, chunks in zip(keys, groups, strict=True)]
+                card = card_metadata(read_card(spec, target))
         mapping = mapping_summary(context, spec, chosen)
         for key, facts in shown:
             context.add_asset_metadata({**facts, **mapping}, asset_key=loaded_key(spec), partition_key=key)

@@ -121,11 +121,11 @@ def run_shown(spec: CampaignSpec, connector: Connector, request: JobRequest, sel
     from dpone_dagster.cli.display import show_on, watching
 
     started = time.monotonic()
-    with own_stderr() as terminal, watching(spec, connector, show_on(spec, terminal)):
+    with own_stderr() as terminal, watching(spec, connector, show_on(spec, terminal)) as seen:
         end = run_job(request)
     if end.interrupted:
         raise Interrupted(f"run {end.run_id} of {spec.dataset} was told to stop; what is committed stays committed")
-    status = inspect.status(spec, connector)
+    status = seen() or inspect.status(spec, connector)
     failures = () if end.success else _failures(status, end.failures)
     return RunOutcome(end.success, end.run_id, end.log, time.monotonic() - started, status, selected, failures)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -13,6 +13,7 @@ from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.ledger import Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.inspect import CampaignStatus, status_of
 from dpone_dagster.ports.target import Connector, Target
 
 if TYPE_CHECKING:
@@ -166,18 +167,21 @@ def show_on(spec: CampaignSpec, stream: TextIO) -> Show:
 
 
 @contextlib.contextmanager
-def watching(spec: CampaignSpec, connector: Connector, show: Show) -> Iterator[None]:
+def watching(spec: CampaignSpec, connector: Connector, show: Show) -> Iterator[Callable[[], CampaignStatus | None]]:
     """Show the campaign's progress while a block runs, from a thread with a connection of its own.
 
     Args:
         spec: The campaign; its state tables are there.
         connector: Opens the connection.
         show: Where to show it.
+
+    Yields:
+        What the last look saw, which is when the block has ended; None if it saw nothing.
     """
     watcher = _Watcher(spec, connector, show)
     watcher.start()
     try:
-        yield
+        yield lambda: watcher.last
     finally:
         watcher.stop()
 
@@ -191,13 +195,16 @@ class _Watcher(threading.Thread):
         self._pace = Pace()
         self._told = threading.Event()
         self._target: Target | None = None
+        self.last: CampaignStatus | None = None
 
     def run(self) -> None:
         """Look and show, until told to stop; then once more, so that the last line is the last state."""
         wait = 0.0
         while not self._told.wait(wait):
-            wait = self._look()
-        self._look()
+            started = time.monotonic()
+            self._look(self._progress)
+            wait = max(self._show.interval_seconds, _SHARE_OF_TIME * (time.monotonic() - started))
+        self._look(self._status)
         self._disconnect()
         self._show.close()
 
@@ -206,18 +213,25 @@ class _Watcher(threading.Thread):
         self._told.set()
         self.join()
 
-    def _look(self) -> float:
-        started = time.monotonic()
+    def _look(self, look: Callable[[Target], None]) -> None:
         try:
             if self._target is None:
                 self._target = self._connector.target("progress")
-            record = self._target.ledger.campaign(self._spec.run_key)
-            if record is not None:
-                progress = self._target.ledger.progress(self._spec.run_key)
-                self._show.update(self._pace.sample(record.phase, progress, time.monotonic()))
+            look(self._target)
         except DponeError:
             self._disconnect()  # only a display: the run itself says what is wrong with the server
-        return max(self._show.interval_seconds, _SHARE_OF_TIME * (time.monotonic() - started))
+
+    def _progress(self, target: Target) -> None:
+        record = target.ledger.campaign(self._spec.run_key)
+        if record is not None:
+            self._update(record.phase, target.ledger.progress(self._spec.run_key))
+
+    def _status(self, target: Target) -> None:
+        self.last = status_of(self._spec, target)
+        self._update(self.last.phase, self.last.progress)
+
+    def _update(self, phase: Phase, progress: Progress) -> None:
+        self._show.update(self._pace.sample(phase, progress, time.monotonic()))
 
     def _disconnect(self) -> None:
         if self._target is not None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dpone_dagster.campaign.errors import CampaignMissing
+from dpone_dagster.campaign.errors import CampaignMissing, DponeError
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, ChunkRecord, Phase
 from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.ports.target import Target
 
+_log = logging.getLogger(__name__)
 SLOWEST_SHOWN = 5
 REFRESH_SECONDS = 15.0
 # Counting a million chunk rows takes its time: all lanes together may keep the server a tenth of the time busy with it.
@@ -64,6 +66,22 @@ def read_card(spec: CampaignSpec, target: Target) -> CampaignCard:
         slowest=tuple(target.history.slowest(spec.run_key, SLOWEST_SHOWN)),
         as_of=datetime.now(UTC),
     )
+
+
+def show_card(spec: CampaignSpec, target: Target, show: Callable[[CampaignCard], None] | None) -> None:
+    """Read a campaign's card over the session of a step that is done, which never fails by its display.
+
+    Args:
+        spec: The campaign.
+        target: The session.
+        show: Called with the card; None where nobody asks for one.
+    """
+    if show is None:
+        return
+    try:
+        show(read_card(spec, target))
+    except DponeError as error:
+        _log.warning("the campaign's card could not be read: %s", error)
 
 
 class CardFeed:

@@ -26,7 +26,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.engine.card import CampaignCard, read_card
+from dpone_dagster.engine.card import CampaignCard
 from dpone_dagster.engine.chunk import load_chunk
 from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.lane import LaneSessions
@@ -35,6 +35,7 @@ from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports.target import Connector, Target
 
 _CANDIDATES = 16
+_PAGE_CHUNKS = 1_000
 _QUIET_WAIT_SECONDS = 1.0
 _SHOWN_FAILURES = 20
 _WAIT_SECONDS = (0.1, 0.2, 0.5, 1.0)
@@ -188,29 +189,37 @@ def collect(spec: CampaignSpec, connector: Connector, selection: ChunkSelection)
         ChunkFailed: One or more are not committed; each failed one is a finding.
     """
     with target_session(connector, "collect") as target:
-        progress = target.ledger.progress(spec.run_key, selection)
-        if progress.remaining == 0:
-            return progress
-        prove_not_cancelled(existing_campaign(spec, target))
-        failed = target.ledger.chunks(spec.run_key, selection, only=("failed",), limit=_SHOWN_FAILURES)
-        _recoverable_if_quiet(spec, target)
+        return collected(spec, target, selection)
+
+
+def collected(spec: CampaignSpec, target: Target, selection: ChunkSelection) -> Progress:
+    """As `collect`, over a session that is there already."""
+    progress = target.ledger.progress(spec.run_key, selection)
+    if progress.remaining == 0:
+        return progress
+    prove_not_cancelled(existing_campaign(spec, target))
+    failed = target.ledger.chunks(spec.run_key, selection, only=("failed",), limit=_SHOWN_FAILURES)
+    _recoverable_if_quiet(spec, target)
     raise _chunks_failed(spec, progress, failed)
 
 
-def collect_retried(spec: CampaignSpec, connector: Connector) -> Progress:
+def collected_again(spec: CampaignSpec, target: Target) -> Progress:
     """Read from the ledger that no chunk is failed any more, whatever else is left for `resume`.
+
+    Args:
+        spec: The campaign.
+        target: The session.
 
     Raises:
         CampaignCancelled: The campaign was told to stop.
         ChunkFailed: One or more have failed again; each is a finding.
     """
     every = ChunkSelection.all(spec.plan.count)
-    with target_session(connector, "collect") as target:
-        progress = target.ledger.progress(spec.run_key, every)
-        if progress.remaining:
-            prove_not_cancelled(existing_campaign(spec, target))
-            _recoverable_if_quiet(spec, target)
-        failed = target.ledger.chunks(spec.run_key, every, only=("failed",), limit=_SHOWN_FAILURES)
+    progress = target.ledger.progress(spec.run_key, every)
+    if progress.remaining:
+        prove_not_cancelled(existing_campaign(spec, target))
+        _recoverable_if_quiet(spec, target)
+    failed = target.ledger.chunks(spec.run_key, every, only=("failed",), limit=_SHOWN_FAILURES)
     if failed:
         raise _chunks_failed(spec, progress, failed)
     return progress
@@ -220,6 +229,7 @@ def _recoverable_if_quiet(spec: CampaignSpec, target: Target) -> None:
     """Only where no lane is left: another run of the same backfill may still be loading."""
     if target.fence.lock_campaign(spec.run_key, "exclusive", _QUIET_WAIT_SECONDS):
         target.ledger.move(spec.run_key, frozenset({Phase.LOADING}), Phase.RECOVERABLE)
+        target.fence.unlock_campaign(spec.run_key, "exclusive")
 
 
 def _chunks_failed(spec: CampaignSpec, progress: Progress, failed: Sequence[ChunkRecord]) -> ChunkFailed:
@@ -230,17 +240,6 @@ def _chunks_failed(spec: CampaignSpec, progress: Progress, failed: Sequence[Chun
         f"{progress.remaining} of {progress.total} chunks are not committed ({progress.failed} failed)",
         findings=findings,
     )
-
-
-def card_of(spec: CampaignSpec, connector: Connector) -> CampaignCard:
-    """The campaign's card, over a connection of its own.
-
-    Args:
-        spec: The campaign.
-        connector: Opens the connection.
-    """
-    with target_session(connector, "card") as target:
-        return read_card(spec, target)
 
 
 def loaded_before(
@@ -256,22 +255,34 @@ def loaded_before(
     """
     with target_session(connector, "prepare") as target:
         progress = target.ledger.progress(spec.run_key, selection)
-        for group in groups if progress.committed and progress.remaining else ():
-            chunks = target.ledger.chunks(spec.run_key, ChunkSelection((group,)))
+        for chunks in chunks_of_each(spec, target, groups if progress.committed and progress.remaining else ()):
             if all(chunk.state is ChunkState.COMMITTED for chunk in chunks):
                 yield chunks
 
 
 def chunks_of_each(
-    spec: CampaignSpec, connector: Connector, groups: Iterable[tuple[int, int]]
+    spec: CampaignSpec, target: Target, groups: Iterable[tuple[int, int]]
 ) -> Iterator[list[ChunkRecord]]:
-    """The chunk rows of one group after the other, so that no more than one is in memory.
+    """The chunk rows of one group after the other, so that no more than a page of them is in memory.
 
     Args:
         spec: The campaign.
-        connector: Opens the connection.
-        groups: Half-open ranges of chunks.
+        target: The session.
+        groups: Half-open, disjoint ranges of chunks.
     """
-    with target_session(connector, "collect") as target:
-        for group in groups:
-            yield target.ledger.chunks(spec.run_key, ChunkSelection((group,)))
+    for page in _pages(groups):
+        rows = {chunk.index: chunk for chunk in target.ledger.chunks(spec.run_key, ChunkSelection(tuple(sorted(page))))}
+        for group in page:
+            yield [rows[index] for index in range(*group) if index in rows]
+
+
+def _pages(groups: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """As many groups at once as have `_PAGE_CHUNKS` chunks, or one that has more."""
+    page: list[tuple[int, int]] = []
+    for group in groups:
+        page.append(group)
+        if sum(stop - start for start, stop in page) >= _PAGE_CHUNKS:
+            yield page
+            page = []
+    if page:
+        yield page

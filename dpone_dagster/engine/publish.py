@@ -21,6 +21,7 @@ from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.receipts import PublicationReceipt
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.card import CampaignCard, show_card
 from dpone_dagster.engine.outcome import said
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
 from dpone_dagster.engine.standing import prove_head, prove_live
@@ -35,7 +36,9 @@ _BACKOFF_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 _Made = TypeVar("_Made")
 
 
-def publish(spec: CampaignSpec, connector: Connector, run_id: str) -> PublicationReceipt:
+def publish(
+    spec: CampaignSpec, connector: Connector, run_id: str, show: Callable[[CampaignCard], None] | None = None
+) -> PublicationReceipt:
     """Swap the validated shadow in. A published campaign returns its receipt again.
 
     The live table is locked for at most `LOCK_WAIT_SECONDS` a try and `TRIES` tries; it is whole at every instant.
@@ -44,6 +47,7 @@ def publish(spec: CampaignSpec, connector: Connector, run_id: str) -> Publicatio
         spec: The campaign.
         connector: Opens the connection.
         run_id: The run on whose behalf, for the audit rows.
+        show: Called with the campaign's card when it is done.
 
     Raises:
         CampaignCancelled: The campaign was told to stop.
@@ -54,11 +58,17 @@ def publish(spec: CampaignSpec, connector: Connector, run_id: str) -> Publicatio
         HandoffRefused: The publication before still waits for its handoff.
         CampaignActive: Another session holds the campaign.
     """
+
+    def once(target: Target) -> PublicationReceipt:
+        receipt = _publish_once(spec, target, run_id)
+        show_card(spec, target, show)
+        return receipt
+
     return until_unblocked(
         spec,
         connector,
         "publish",
-        lambda target: _publish_once(spec, target, run_id),
+        once,
         lambda target: target.publications.of_campaign(spec.run_key),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -12,6 +12,7 @@ from dpone_dagster.campaign.ledger import FINISHED, LOADABLE, CampaignRecord, Ph
 from dpone_dagster.campaign.receipts import digest_sum
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.engine.audit import audited
+from dpone_dagster.engine.card import CampaignCard, show_card
 from dpone_dagster.engine.generation import is_generation
 from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, prove_not_cancelled, target_session
 from dpone_dagster.faultpoints import reach
@@ -96,7 +97,9 @@ class ValidationEvidence:
         return cls(tuple(Check(**check) for check in data["checks"]))  # type: ignore[attr-defined]
 
 
-def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> ValidationEvidence:
+def validate(
+    spec: CampaignSpec, connector: Connector, run_id: str, show: Callable[[CampaignCard], None] | None = None
+) -> ValidationEvidence:
     """Seal the campaign, compare, build the deferred indexes, and record `validated` or `blocked`.
 
     A failed check does not raise: the evidence says what was found, and a blocked campaign is validated again as soon
@@ -106,6 +109,7 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
         spec: The campaign.
         connector: Opens the connection.
         run_id: The run on whose behalf, for the audit rows.
+        show: Called with the campaign's card when it is done.
 
     Raises:
         CampaignActive: A lane or another coordinator is at work.
@@ -115,22 +119,28 @@ def validate(spec: CampaignSpec, connector: Connector, run_id: str) -> Validatio
     """
     with target_session(connector, "validate") as target:
         hold_campaign(spec, target)
-        record = prepared_campaign(spec, target)
-        if record.phase in FINISHED and record.validation is not None:
-            return ValidationEvidence.from_dict(record.validation)
-        prove_not_cancelled(record)
-        complete = receipts_complete(target, record)
-        if not complete.passed:
-            return ValidationEvidence((complete,))  # still loadable: sealing now would keep the rest out
-        if not target.ledger.move(spec.run_key, SEALABLE, Phase.SEALED, validation=None):
-            _moved_by_somebody(spec, target)
-        with audited(spec, target, run_id, "campaign", "validate") as facts:
-            reach("after_seal")
-            target.tables.drop_dead_stages(record.shadow, record.run_key)
-            evidence = _proven_unique(spec, target, record, [complete, *_compare(spec, target, record)])
-            _settle(spec, target, record, evidence)
-            facts["passed"] = evidence.passed
+        evidence = _validate(spec, target, run_id)
+        show_card(spec, target, show)
         return evidence
+
+
+def _validate(spec: CampaignSpec, target: Target, run_id: str) -> ValidationEvidence:
+    record = prepared_campaign(spec, target)
+    if record.phase in FINISHED and record.validation is not None:
+        return ValidationEvidence.from_dict(record.validation)
+    prove_not_cancelled(record)
+    complete = receipts_complete(target, record)
+    if not complete.passed:
+        return ValidationEvidence((complete,))  # still loadable: sealing now would keep the rest out
+    if not target.ledger.move(spec.run_key, SEALABLE, Phase.SEALED, validation=None):
+        _moved_by_somebody(spec, target)
+    with audited(spec, target, run_id, "campaign", "validate") as facts:
+        reach("after_seal")
+        target.tables.drop_dead_stages(record.shadow, record.run_key)
+        evidence = _proven_unique(spec, target, record, [complete, *_compare(spec, target, record)])
+        _settle(spec, target, record, evidence)
+        facts["passed"] = evidence.passed
+    return evidence
 
 
 def _settle(spec: CampaignSpec, target: Target, record: CampaignRecord, evidence: ValidationEvidence) -> None:

@@ -10,10 +10,12 @@ import psycopg
 import pytest
 
 from dpone_dagster.engine import card, heartbeat
+from dpone_dagster.engine import load as load_module
 from dpone_dagster.engine.card import CampaignCard
 from dpone_dagster.engine.heartbeat import Heartbeat
 from dpone_dagster.engine.load import chunks_of_each
 from dpone_dagster.engine.prepare import prepare
+from dpone_dagster.engine.sessions import target_session
 from dpone_dagster.engine.validate import validate
 from tests.engine.campaign import load
 from tests.orders import Orders
@@ -65,7 +67,9 @@ def test_a_heartbeat_goes_on_whatever_a_display_raises(orders: Orders, monkeypat
     assert len(cards) > 2
 
 
-def test_chunks_are_read_a_group_at_a_time(orders: Orders) -> None:
+def test_chunks_are_read_by_pages_and_told_group_by_group(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     load(orders)
-    groups = chunks_of_each(orders.spec, orders.connector, [(0, 3), (3, 8)])
-    assert [[chunk.index for chunk in group] for group in groups] == [[0, 1, 2], [3, 4, 5, 6, 7]]
+    monkeypatch.setattr(load_module, "_PAGE_CHUNKS", 4)
+    with target_session(orders.connector, "test") as target:
+        groups = list(chunks_of_each(orders.spec, target, [(3, 5), (0, 3), (5, 8)]))
+    assert [[chunk.index for chunk in group] for group in groups] == [[3, 4], [0, 1, 2], [5, 6, 7]]
