@@ -126,6 +126,7 @@ def statements() -> Iterator[str]:
     yield context_statement("77 chunk=1 epoch=2")
     created = load("schema.sql")["create_schema"]
     yield f"EXEC /* dpone:create_state_schema */ ({literal(created)})"
+    yield f"{load('session.sql')['settings']};\n{load('session.sql')['who']}"
     for summed in (["tallied"], ["beside_blocks"], ["tallied", "beside_blocks"]):
         yield progress_batch([*summed, "begun"], "system")
     yield from _of_row_inserts()

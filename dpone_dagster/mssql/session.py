@@ -86,10 +86,9 @@ class Session:
         self._afterwards: list[Callable[[], object]] = []
         self._companions: dict[type, Companion] = {}
         self.connection = _connect(self.address, purpose)
-        self.execute(_QUERIES["settings"])
-        session_id, database = self.rows(_QUERIES["who"])[0]
-        self.session_id: int = session_id
-        self.database: str = database
+        (who,) = self.results(f"{_QUERIES['settings']};\n{_QUERIES['who']}")[0]
+        self.session_id: int = who["session_id"]
+        self.database: str = who["database_name"]
 
     @cached_property
     def login_at(self) -> datetime:

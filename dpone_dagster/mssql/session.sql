@@ -21,7 +21,7 @@ SET LOCK_TIMEOUT -1;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED
 
 -- name: who
-SELECT /* dpone:who */ CAST(@@SPID AS int), DB_NAME()
+SELECT /* dpone:who */ CAST(@@SPID AS int) AS session_id, DB_NAME() AS database_name
 
 -- name: login_at
 -- A login without further rights sees its own session here.
