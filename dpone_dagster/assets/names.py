@@ -13,6 +13,10 @@ from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 AssetName = Literal["loaded_target", "shadow", "validated_shadow", "published_target", "xmin_handoff", "incremental"]
 
 
+# On the runs of a command: which one it is.
+COMMAND_TAG = "dpone/command"
+
+
 def asset_key(spec: RouteSpec, name: AssetName) -> AssetKey:
     """`<dataset>/<name>`."""
     return AssetKey([spec.dataset, name])

@@ -9,6 +9,7 @@ from pathlib import Path
 from dagster import (
     AssetExecutionContext,
     AssetsDefinition,
+    DagsterRun,
     DynamicOut,
     DynamicOutput,
     In,
@@ -34,6 +35,7 @@ from dpone_dagster.assets.mapped import (
     selected_chunks,
 )
 from dpone_dagster.assets.names import (
+    COMMAND_TAG,
     campaign_job_name,
     kinds_of,
     loaded_key,
@@ -50,7 +52,7 @@ from dpone_dagster.engine.card import read_card
 from dpone_dagster.engine.complete import DIFFERING, FIRST_OTHER_DIGESTS, OTHER_DIGESTS, complete
 from dpone_dagster.engine.load import LaneResult, chunks_of_each, collect, collected, collected_again, load_lane
 from dpone_dagster.engine.prepare import Intent, prepare
-from dpone_dagster.engine.sessions import target_session
+from dpone_dagster.engine.sessions import hold_campaign, prepared_campaign, target_session
 from dpone_dagster.ports.target import Connector
 from dpone_dagster.resources.connections import DponeConnections
 
@@ -105,7 +107,7 @@ def _prepare_op(spec: CampaignSpec) -> OpDefinition:
     def prepare_campaign(
         context: OpExecutionContext, dpone_connections: DponeConnections
     ) -> Iterator[DynamicOutput[None]]:
-        """Prove that the campaign can be done and create it, or re-check the one there is."""
+        """Prove that the campaign can be done and create it, or re-check the one there is; a command has done that."""
         # Runs of single partitions work side by side; the campaign's own job wants it for itself.
         if spec.direct:
             not_run_again(context)
@@ -114,7 +116,13 @@ def _prepare_op(spec: CampaignSpec) -> OpDefinition:
             chosen = selected_chunks(context, spec)
             bound_pool(context, spec)
             connector = dpone_connections.connector(spec)
-            record = prepare(spec, connector, intent=intent, run_id=context.run_id)
+            if prepared_by_command(context.run):
+                with target_session(connector, "prepare") as target:
+                    if intent == "run":
+                        hold_campaign(spec, target)  # another run may have begun meanwhile
+                    record = prepared_campaign(spec, target)
+            else:
+                record = prepare(spec, connector, intent=intent, run_id=context.run_id)
             if record.phase is not Phase.PREPARED:  # else nothing is loaded yet
                 show_loaded_before(context, spec, connector, chosen)
         context.log.info(f"campaign {spec.dataset} is {record.phase}; {chosen.count:,} chunks selected")
@@ -155,6 +163,17 @@ def _lane_op(spec: CampaignSpec) -> OpDefinition:
             _require_all_committed(spec, connector, chosen, result)
 
     return load_chunks
+
+
+def prepared_by_command(run: DagsterRun) -> bool:
+    """Whether a command has prepared the campaign and started this run at once. A re-execution inherits the tag.
+
+    What changes in between is found where it would be found if it changed right after this step.
+
+    Args:
+        run: Of the step.
+    """
+    return COMMAND_TAG in run.tags and run.parent_run_id is None
 
 
 def _prepare_is_left_out(context: OpExecutionContext, spec: CampaignSpec) -> bool:

@@ -25,7 +25,7 @@ from dagster import (
     execute_job,
 )
 
-from dpone_dagster.assets.names import retry_job_name
+from dpone_dagster.assets.names import COMMAND_TAG, retry_job_name
 from dpone_dagster.campaign.errors import DponeError
 from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions
 from dpone_dagster.campaign.spec import CampaignSpec
@@ -39,7 +39,6 @@ from dpone_dagster.settings import dagster_home, load_route
 _CODED = re.compile(r"([A-Z][A-Z_]+): (.*)")
 _HOST_TAG = "dpone/host"
 _PID_TAG = "dpone/pid"
-_COMMAND_TAG = "dpone/command"
 # Whoever gave the command sees how it ends, so no daemon is to try it again behind his back.
 _TAGS = {"dagster/max_retries": "0"}
 _UNFINISHED = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
@@ -98,7 +97,7 @@ def run_job(request: JobRequest) -> JobEnd:
         _close_dead_runs(instance, request.job)
         arguments = {"manifest": str(request.manifest), "job": request.job, "options": request.options.as_dict()}
         job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)
-        tags = {**_TAGS, _COMMAND_TAG: request.command, **mine}
+        tags = {**_TAGS, COMMAND_TAG: request.command, **mine}
         with execute_job(job, instance, tags=tags, run_config=request.run_config) as result:
             failures = () if result.success else _step_failures(instance, result.run_id)
             facts = _last_facts(instance, result.run_id) if result.success else {}

@@ -76,7 +76,7 @@ class Project:
         """
         if again is not None:
             options = ReexecutionOptions.from_failure(again, self.instance)
-            return run_job(self.instance, self.manifest, job, reexecution_options=options)
+            return run_job(self.instance, self.manifest, job, reexecution_options=options, tags=dict(tags or {}))
         chosen = [AssetKey([self.dataset, name]) for name in assets] or None
         return run_job(self.instance, self.manifest, job, asset_selection=chosen, tags=dict(tags or {}))
 

@@ -6,6 +6,7 @@ import pytest
 from dagster import AssetKey, DagsterEventType, RunRequest, SkipReason, build_schedule_context
 from dagster_shared.serdes import serialize_value
 
+from dpone_dagster.assets.names import COMMAND_TAG
 from dpone_dagster.campaign_definitions import build_campaign
 from dpone_dagster.engine.validate import CHECK_NAMES
 from dpone_dagster.resources.connections import RESOURCE_NAME, DponeConnections
@@ -108,6 +109,17 @@ def test_a_finished_campaign_runs_again_without_touching_anything(project: Proje
     assert project.orders.on_target(query) == state
     (after,) = project.last_materializations("published_target").values()
     assert after.items() >= before.items()
+
+
+def test_what_a_command_has_prepared_is_not_prepared_again(project: Project) -> None:
+    tags = {COMMAND_TAG: "run"}
+    with project.run(tags=tags) as result:
+        (failure,) = project.failures(result).values()
+    assert failure.startswith("CAMPAIGN_MISSING")
+    # Whoever executes that run again is not the command, though the UI copies its tags.
+    with project.run(again=result.run_id, tags=tags) as result:
+        assert result.success, project.failures(result)
+    assert project.orders.target_rows() == project.orders.source_rows()
 
 
 def test_partitions_of_several_chunks_are_shown_once_their_last_chunk_is_there(project: Project) -> None:
