@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,7 @@ def run_job(request: JobRequest) -> JobEnd:
     Args:
         request: What to execute.
     """
+    _built.cache_clear()  # of a run before, whose manifest may have been another
     mine = {_HOST_TAG: socket.gethostname(), _PID_TAG: str(os.getpid())}
     with output_to(request.log), open_instance(dagster_home()) as instance, _interrupts(instance, mine) as interrupted:
         _close_dead_runs(instance, request.job)
@@ -112,7 +115,13 @@ def build_job(manifest: str, job: str, options: Mapping[str, Any]) -> JobDefinit
         job: Its name.
         options: What the manifest is read with.
     """
-    spec = load_route(Path(manifest), RunOptions.from_dict(options))
+    return _built(manifest, job, json.dumps(options))
+
+
+@lru_cache(maxsize=1)
+def _built(manifest: str, job: str, options: str) -> JobDefinition:
+    """Dagster asks for it several times a run, and twice a step."""
+    spec = load_route(Path(manifest), RunOptions.from_dict(json.loads(options)))
     definitions = build_manifest(spec, Path(manifest))
     if isinstance(spec, CampaignSpec) and job == retry_job_name(spec):
         # Not among the project's own jobs: without the flags' retry policy it would load every chunk.

@@ -20,6 +20,8 @@ from dagster._core.storage.tags import MAX_RETRIES_TAG, RETRY_ON_ASSET_OR_OP_FAI
 from dpone_dagster.assets.names import partitions_of
 from dpone_dagster.campaign.errors import ManifestInvalid
 from dpone_dagster.campaign.manifest import parse_manifest
+from dpone_dagster.campaign.overrides import AS_WRITTEN
+from dpone_dagster.cli.dagster_run import JobRequest, build_job, run_job
 from dpone_dagster.definitions import build_defs
 from dpone_dagster.jobs import executor_for
 from tests.dagster.manifests import manifest_of
@@ -223,6 +225,15 @@ def test_the_fork_server_starts_with_the_command_unless_steps_are_pods() -> None
         "os.kill(_forkserver._forkserver_pid, 0)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_each_run_reads_the_manifest_anew(folder: Path, manifest: dict[str, Any], instance: DagsterInstance) -> None:
+    path = write(folder, "orders", manifest)
+    job = build_job(str(path), "orders_campaign", AS_WRITTEN.as_dict())
+    assert build_job(str(path), "orders_campaign", AS_WRITTEN.as_dict()) is job
+    path.write_text("sink: {}")
+    with pytest.raises(ManifestInvalid):
+        run_job(JobRequest(path, "orders_campaign", "run", folder / "log"))
 
 
 def configuration(executor: Any) -> dict[str, Any]:
