@@ -41,11 +41,13 @@ def lock_table(session: Session, reader: CatalogReader, table: TableRef, wait_se
         rename_there=ddl.rename_table(table, elsewhere.name),
         rename_back=ddl.rename_table(elsewhere, table.name),
     )
-    # A statement that fails leaves the time-out behind, and no other one may follow it in this transaction.
-    session.after_transaction(lambda: session.execute(load("swap.sql")["wait_again"]))
     try:
         session.execute(statement, seconds=CONTROL_SECONDS + round(2 * wait_seconds))
-    except (ServerError, TransientFailure) as error:
+    except DponeError as error:
+        # It has left its time-out behind, and no other statement may follow it in this transaction.
+        session.after_transaction(lambda: session.execute(load("swap.sql")["wait_again"]))
+        if not isinstance(error, (ServerError, TransientFailure)):
+            raise
         named = _blockers(session, object_id)
         said = f"{named} (the server: {error.message})"
         raise PublicationBlocked(f"{table} was not free within {wait_seconds:g} s: {said}") from error
