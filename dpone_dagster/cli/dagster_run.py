@@ -101,10 +101,10 @@ def run_job(request: JobRequest) -> JobEnd:
         arguments = {"manifest": str(request.manifest), "job": request.job, "options": request.options.as_dict()}
         job = build_reconstructable_job(__name__, "build_job", reconstructable_kwargs=arguments)
         tags = {**_TAGS, COMMAND_TAG: request.command, **mine}
-        with execute_job(job, instance, tags=tags, run_config=request.run_config) as result:
-            failures = () if result.success else _step_failures(instance, result.run_id)
-            facts = _last_facts(instance, result.run_id) if result.success else {}
-            return JobEnd(result.run_id, result.success, interrupted(), request.log, failures, facts)
+        result = execute_job(job, instance, tags=tags, run_config=request.run_config)
+        failures = () if result.success else _step_failures(instance, result.run_id)
+        facts = _last_facts(instance, result.run_id) if result.success else {}
+        return JobEnd(result.run_id, result.success, interrupted(), request.log, failures, facts)
 
 
 def build_job(manifest: str, job: str, options: Mapping[str, Any]) -> JobDefinition:
