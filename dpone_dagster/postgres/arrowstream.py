@@ -19,6 +19,7 @@ from dpone_dagster.campaign.errors import ConnectionLost, DponeError, DriverMiss
 from dpone_dagster.ports.source import Wire
 from dpone_dagster.postgres.projection import refused_text
 from dpone_dagster.postgres.queries import load
+from dpone_dagster.postgres.readahead import read_ahead
 from dpone_dagster.postgres.session import Session, is_lost, is_transient, settings_of, translated
 
 # Memory is a few batches, whatever the chunk's size.
@@ -41,10 +42,11 @@ class ArrowReader:
     def __init__(self, url: str, purpose: str, server_version: int) -> None:
         self._settings = settings_of(url, purpose, server_version)
         self._guard = threading.Lock()
+        self._database: Any = None
         self._connection: Any = None
-        self._cursor: Any = None
+        self._statement: Any = None
 
-    def batches(self, snapshot: str, query: str) -> Iterator[Any]:
+    def batches(self, snapshot: str, query: str) -> Generator[Any, None, None]:
         """The rows of one query in an exported snapshot, as the driver decodes them.
 
         Args:
@@ -53,14 +55,11 @@ class ArrowReader:
         """
         done = False
         try:
-            cursor = self._open()
-            with _translated():
-                cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                cursor.execute(f"SET TRANSACTION SNAPSHOT '{_checked(snapshot)}'")
-                cursor.execute(query)
-            yield from _read(cursor)
-            with _translated():
-                cursor.execute("ROLLBACK")
+            statement = self._open()
+            _execute(statement, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            _execute(statement, f"SET TRANSACTION SNAPSHOT '{_checked(snapshot)}'")
+            yield from _read(statement, query)
+            _execute(statement, "ROLLBACK")
             done = True
         finally:
             # Half a result may still be on its way, so the connection is of no more use.
@@ -69,39 +68,39 @@ class ArrowReader:
     def _open(self) -> Any:
         fresh = self._connection is None
         if fresh:
-            self._connection = _connect(self._settings)
-        cursor = self._connection.cursor()
+            self._database, self._connection = _connect(self._settings)
+        statement = _statement(self._connection)
         with self._guard:
-            self._cursor = cursor
+            self._statement = statement
         if fresh:
-            with _translated():
-                cursor.execute(load("source.sql")["settle_session"])
-        cursor.adbc_statement.set_options(**{_batch_option(): str(_BATCH_BYTES)})
-        return cursor
+            _execute(statement, load("source.sql")["settle_session"])
+        return statement
 
     def _leave(self, *, keep: bool) -> None:
         with self._guard:
-            cursor, self._cursor = self._cursor, None
+            statement, self._statement = self._statement, None
         with contextlib.suppress(Exception):
             if not keep:
-                cursor.adbc_cancel()
+                statement.cancel()
         with contextlib.suppress(Exception):
-            cursor.close()
+            statement.close()
         if not keep:
             self.close()
 
     def cancel(self) -> None:
         """Cut the statement in flight; safe from another thread; a no-op if none runs."""
         with self._guard, contextlib.suppress(Exception):
-            if self._cursor is not None:
-                self._cursor.adbc_cancel()
+            if self._statement is not None:
+                self._statement.cancel()
 
     def close(self) -> None:
         """Close the connection; never raises."""
-        connection, self._connection = self._connection, None
-        with contextlib.suppress(Exception):
-            if connection is not None:
-                connection.close()
+        opened = (self._connection, self._database)
+        self._connection = self._database = None
+        for each in opened:
+            with contextlib.suppress(Exception):
+                if each is not None:
+                    each.close()
 
 
 class ArrowStream:
@@ -150,15 +149,16 @@ class ArrowStream:
     def __iter__(self) -> Iterator[Any]:
         if self._batches is not None:
             raise DponeError("the rows of one COPY can be read once only")
-        self._batches = self._read()
+        query = self._query.as_string(self._session.connection)
+        self._batches = read_ahead(self._received(self._exported(), query), self._reader.cancel)
         return self._batches
 
-    def _read(self) -> Generator[Any, None, None]:
-        query = self._query.as_string(self._session.connection)
-        for batch in self._reader.batches(self._exported(), query):
-            self.rows += batch.num_rows
-            self.bytes += batch.nbytes
-            yield self._plain(batch)
+    def _received(self, snapshot: str, query: str) -> Generator[Any, None, None]:
+        with contextlib.closing(self._reader.batches(snapshot, query)) as batches:
+            for batch in batches:
+                self.rows += batch.num_rows
+                self.bytes += batch.nbytes
+                yield self._plain(batch)
 
     def _exported(self) -> str:
         with translated():
@@ -188,11 +188,19 @@ class ArrowStream:
         raise DponeError(f"column `{name}` comes as {kind}, for which there is no plain Arrow type")
 
 
-def _read(cursor: Any) -> Iterator[Any]:
+def _execute(statement: Any, query: str) -> None:
+    with _translated():
+        statement.set_sql_query(query)
+        statement.execute_update()
+
+
+def _read(statement: Any, query: str) -> Iterator[Any]:
     """The batches that have rows. Errors are the driver's own, which tell SQLSTATE; those of Arrow's reader do not."""
     from adbc_driver_manager import _reader
 
-    handle = cursor.fetch_arrow()  # owns the stream until the reader has taken it over
+    with _translated():
+        statement.set_sql_query(query)
+        handle, _ = statement.execute_query()  # owns the stream until the reader has taken it over
     reader = _reader.AdbcRecordBatchReader._import_from_c(handle.address)
     while True:
         try:
@@ -229,23 +237,29 @@ def _our_error(state: str | None, text: str) -> DponeError:
     return TransientFailure(f"{state}: {message}") if is_transient(state) else DponeError(f"{state}: {message}")
 
 
-def _connect(settings: str) -> Any:
+def _connect(settings: str) -> tuple[Any, Any]:
+    """The driver's own interface: its DB-API also loads Arrow's datasets, 25 MB that nothing here uses."""
     try:
-        from adbc_driver_postgresql import dbapi
+        import adbc_driver_postgresql
+        from adbc_driver_manager import AdbcConnection, _reader  # noqa: F401  # the reader needs pyarrow
     except ImportError:
         raise DriverMissing(
             "the packages adbc-driver-postgresql and pyarrow are not installed",
             next_step="Install them: pip install 'dpone-dagster[mssql]'.",
         ) from None
     with _translated():
-        return dbapi.connect(settings, autocommit=True)
+        database = adbc_driver_postgresql.connect(settings)
+        return database, AdbcConnection(database)
 
 
-def _batch_option() -> str:
+def _statement(connection: Any) -> Any:
+    from adbc_driver_manager import AdbcStatement
     from adbc_driver_postgresql import StatementOptions
 
-    option: str = StatementOptions.BATCH_SIZE_HINT_BYTES.value
-    return option
+    with _translated():
+        statement = AdbcStatement(connection)
+        statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)})
+        return statement
 
 
 def _checked(snapshot: str) -> str:
