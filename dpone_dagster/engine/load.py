@@ -26,6 +26,7 @@ from dpone_dagster.campaign.progress import Progress
 from dpone_dagster.campaign.receipts import ChunkReceipt
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec
+from dpone_dagster.engine.candidates import Candidates
 from dpone_dagster.engine.card import CampaignCard
 from dpone_dagster.engine.chunk import load_chunk
 from dpone_dagster.engine.heartbeat import Heartbeat
@@ -34,7 +35,6 @@ from dpone_dagster.engine.sessions import existing_campaign, prove_not_cancelled
 from dpone_dagster.faultpoints import reach
 from dpone_dagster.ports.target import Connector, Target
 
-_CANDIDATES = 16
 _PAGE_CHUNKS = 1_000
 _QUIET_WAIT_SECONDS = 1.0
 _SHOWN_FAILURES = 20
@@ -53,7 +53,7 @@ class LaneObserver(Protocol):
         ...
 
     def progress(self, card: CampaignCard) -> None:
-        """Where the campaign stands; called from another thread, when the lane starts and every now and then."""
+        """Where the campaign stands; called from another thread, every now and then."""
         ...
 
 
@@ -125,9 +125,10 @@ def _work_through(
 def _claims(sessions: LaneSessions, selection: ChunkSelection, result: LaneResult) -> Iterator[tuple[Chunk, Claim]]:
     """Free chunks, one after the other; waits while others still hold some, for their holder may die."""
     waits = 0
+    candidates = Candidates(sessions, selection)
     while True:
         sessions.heartbeat.check()
-        claim, left = _take(sessions, selection)
+        claim = candidates.take()
         if claim is not None:
             waits = 0
             yield sessions.spec.plan.chunk(claim.chunk_index), claim
@@ -137,26 +138,10 @@ def _claims(sessions: LaneSessions, selection: ChunkSelection, result: LaneResul
         if record.stop_reason is not None or record.phase not in LOADABLE:
             result.stopped = record.stop_reason or f"the campaign is {record.phase}"
             return
-        if not left:
+        if not candidates.left:
             return
         time.sleep(_WAIT_SECONDS[min(waits, len(_WAIT_SECONDS) - 1)])
         waits += 1
-
-
-def _take(sessions: LaneSessions, selection: ChunkSelection) -> tuple[Claim | None, list[ChunkRecord]]:
-    """The first candidate that can be claimed, and the candidates."""
-    seen = sessions.target.ledger.candidates(
-        sessions.spec.run_key,
-        sessions.worker,
-        selection,
-        failed_only=sessions.spec.retry_policy == "failed_only",
-        limit=_CANDIDATES,
-    )
-    for candidate in seen:
-        claim = sessions.take(candidate)
-        if claim is not None:
-            return claim, seen
-    return None, seen
 
 
 def _work(sessions: LaneSessions, chunk: Chunk, claim: Claim, observer: LaneObserver, result: LaneResult) -> None:
