@@ -95,17 +95,23 @@ class CardFeed:
     def __init__(self, spec: CampaignSpec, show: Callable[[CampaignCard], None]) -> None:
         self._spec = spec
         self._show = show
-        self._due = 0.0
+        # Nothing has happened yet when a lane begins, and its first chunk should not wait for a look at nothing.
+        self._due = time.monotonic() + REFRESH_SECONDS
+
+    @property
+    def due(self) -> bool:
+        """Whether the next card is due."""
+        return time.monotonic() >= self._due
 
     def look(self, target: Target) -> None:
-        """Read and show a card if one is due; the first one is at once.
+        """Read and show a card if one is due.
 
         Args:
             target: The connection.
         """
-        started = time.monotonic()
-        if started < self._due:
+        if not self.due:
             return
+        started = time.monotonic()
         self._due = started + REFRESH_SECONDS  # also where this look fails
         card = read_card(self._spec, target)
         took = time.monotonic() - started

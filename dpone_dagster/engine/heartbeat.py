@@ -29,7 +29,7 @@ class Heartbeat:
         spec: The campaign.
         connector: Opens the connection.
         alive: Whether the lane's parent is alive.
-        show: Called with the campaign's card when the lane starts and every now and then, from this thread.
+        show: Called with the campaign's card every now and then, from this thread.
     """
 
     def __init__(
@@ -95,12 +95,15 @@ class Heartbeat:
             if not self._alive():
                 self._cut(_ORPHANED)
                 continue
+            renew, look = now - renewed >= LEASE_RENEW_SECONDS, now - looked >= _STOP_LOOK_SECONDS
+            if not (renew or look or self._cards.due):
+                continue
             try:
                 target = target or self._connector.target("lease")
-                if now - renewed >= LEASE_RENEW_SECONDS:
+                if renew:
                     renewed = now
                     self._renew(target)
-                if now - looked >= _STOP_LOOK_SECONDS:
+                if look:
                     looked = now
                     stopped_since = self._drain(target, stopped_since, now)
                 self._cards.look(target)
