@@ -100,7 +100,8 @@ class CatalogReader:
             "loadable", id=str(object_id), owner=literal(OWNER_PROPERTY), generation=literal(GENERATION_PROPERTY)
         )
         rows = self._session.records(query, seconds=_SECONDS)
-        return (object_id, sha256_of([_plain(row) for row in rows])) if rows else None
+        ordered = sorted(rows, key=lambda row: (row["kind"], row["place"], row["name"]))
+        return (object_id, sha256_of([_plain(row) for row in ordered])) if rows else None
 
     # ------------------------------------------------------------ reads
 

@@ -138,25 +138,19 @@ WHERE referenced_id = @id AND referencing_id <> @id AND is_schema_bound_referenc
 
 -- name: loadable
 -- Everything that decides what an INSERT into the table does, in one round trip.
-SELECT /* dpone:loadable */ c.name, TYPE_NAME(c.user_type_id) AS type_name, c.max_length, c.precision, c.scale, c.collation_name,
-       c.is_nullable, c.is_identity, c.is_computed, CASE WHEN c.default_object_id <> 0 THEN 1 ELSE 0 END AS has_default,
-       marks.owner, marks.generation, writers.triggers, writers.checks, writers.dropped_duplicates
-FROM {database}.sys.columns AS c
-CROSS JOIN (
-    SELECT
-        (SELECT CAST(value AS nvarchar(128)) FROM {database}.sys.extended_properties
-         WHERE class = 1 AND major_id = {id} AND minor_id = 0 AND name = {owner}) AS owner,
-        (SELECT CAST(value AS nvarchar(128)) FROM {database}.sys.extended_properties
-         WHERE class = 1 AND major_id = {id} AND minor_id = 0 AND name = {generation}) AS generation
-) AS marks
-CROSS JOIN (
-    SELECT
-        (SELECT COUNT(*) FROM {database}.sys.triggers WHERE parent_id = {id}) AS triggers,
-        (SELECT COUNT(*) FROM {database}.sys.check_constraints WHERE parent_object_id = {id}) AS checks,
-        (SELECT COUNT(*) FROM {database}.sys.indexes WHERE object_id = {id} AND ignore_dup_key = 1) AS dropped_duplicates
-) AS writers
-WHERE c.object_id = {id}
-ORDER BY c.column_id
+SELECT /* dpone:loadable */ N'column' AS kind, c.column_id AS place, c.name, TYPE_NAME(c.user_type_id) AS said,
+       c.max_length, c.precision, c.scale, c.collation_name, c.is_nullable, c.is_identity, c.is_computed, c.default_object_id
+FROM {database}.sys.columns AS c WHERE c.object_id = {id}
+UNION ALL
+SELECT N'property', 0, name, CAST(value AS nvarchar(128)), 0, 0, 0, NULL, 0, 0, 0, 0 FROM {database}.sys.extended_properties
+WHERE class = 1 AND major_id = {id} AND minor_id = 0 AND name IN ({owner}, {generation})
+UNION ALL
+SELECT N'trigger', 0, name, NULL, 0, 0, 0, NULL, 0, 0, 0, 0 FROM {database}.sys.triggers WHERE parent_id = {id}
+UNION ALL
+SELECT N'check', 0, name, NULL, 0, 0, 0, NULL, 0, 0, 0, 0 FROM {database}.sys.check_constraints WHERE parent_object_id = {id}
+UNION ALL
+SELECT N'dropped duplicates', 0, name, NULL, 0, 0, 0, NULL, 0, 0, 0, 0 FROM {database}.sys.indexes
+WHERE object_id = {id} AND ignore_dup_key = 1
 
 -- name: object_id
 SELECT /* dpone:object_id */ OBJECT_ID(?)

@@ -74,7 +74,8 @@ class ChunkWriter:
         stage = make_stage(self._session, claim, write.table, names)
         try:
             sent = fill_stage(self._session, stage, batches)
-            staged = self._session.value(filled(self._queries["count_staged"], stage=stage.name), seconds=UNBOUNDED)
+            # Into a shadow the INSERT of all staged rows counts them; what goes into a live table may be fewer.
+            staged = sent if write.live is None else self._count(stage)
             if not sent == staged == batches.stream.rows:
                 raise CountMismatch(
                     f"chunk {claim.chunk_index}: {batches.stream.rows} rows read, {sent} sent, {staged} staged"
@@ -83,6 +84,9 @@ class ChunkWriter:
         finally:
             with contextlib.suppress(DponeError):  # it must not hide what went wrong; the next claimer finds the stage
                 drop_stage(self._session, stage.table)
+
+    def _count(self, stage: Stage) -> int:
+        return int(self._session.value(filled(self._queries["count_staged"], stage=stage.name), seconds=UNBOUNDED))
 
     def _commit(self, claim: Claim, write: ChunkWrite, stream: RowStream, stage: Stage | None) -> ChunkReceipt:
         receipt = write.new_receipt(claim)
