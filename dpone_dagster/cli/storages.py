@@ -70,6 +70,7 @@ class EventLog(SqliteEventLogStorage):
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
         self._files: dict[str, File] = {}
+        self._opening = threading.Lock()
         super().__init__(base_dir, inst_data)
 
     @classmethod
@@ -86,14 +87,21 @@ class EventLog(SqliteEventLogStorage):
         return self._file(_INDEX).transaction()
 
     def _file(self, shard: str) -> File:
-        if shard not in self._files:
-            file = File(self.conn_string_for_shard(shard))
-            if not file.is_made():
-                file.close()
-                with super().run_connection(shard):  # Dagster makes it
-                    pass
-            self._files.setdefault(shard, file)
-        return self._files[shard]
+        """Of the runs' files, only the one that was asked for last stays open: there may be thousands."""
+        with self._opening:
+            if shard not in self._files:
+                if shard != _INDEX:
+                    for other in self._files.keys() - {_INDEX}:
+                        self._files.pop(other).close()
+                self._files[shard] = self._opened(shard)
+            return self._files[shard]
+
+    def _opened(self, shard: str) -> File:
+        file = File(self.conn_string_for_shard(shard))
+        if not file.is_made():
+            with super().run_connection(shard):  # Dagster makes it
+                pass
+        return file
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
         """Store events in their order, those of one kind together.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -142,6 +143,15 @@ def test_what_is_stored_outlives_its_process_and_is_read_while_the_file_is_open(
         subprocess.run([sys.executable, "-c", program, str(home)], check=False)
         assert len(instance.event_log_storage.get_records_for_run(RUN).records) == len(events())
         assert len(seen(home)[0]) == len(events())
+
+
+def test_a_reader_of_many_runs_keeps_two_files_open(tmp_path: Path) -> None:
+    home = home_with(tmp_path / "dagster")
+    with open_instance(home) as instance:
+        for number in range(5):
+            assert not instance.event_log_storage.get_records_for_run(f"run {number}").records
+        links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+        assert {Path(link).name for link in links if link.endswith(".db")} == {"index.db", "run 4.db"}
 
 
 def test_settings_of_the_home_stay_as_they_are(tmp_path: Path) -> None:
