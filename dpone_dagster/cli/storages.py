@@ -14,13 +14,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
+from alembic.runtime.migration import MigrationContext
 from dagster import AssetKey, DagsterEventType, EventLogEntry
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.runs import SqliteRunStorage
 from dagster._core.storage.schedules import SqliteScheduleStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS, create_db_conn_string
 from dagster._serdes import ConfigurableClassData
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, func, inspect, select
 from sqlalchemy.engine import Connection
 
 _INDEX = "index"
@@ -49,10 +50,9 @@ class File:
         if not Path(self._engine.url.database or "").exists():
             return False
         with self.transaction() as connection:
-            found = connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'")).scalars().all()
-            if not {"alembic_version", *tables}.issubset(found):
+            if MigrationContext.configure(connection).get_current_revision() is None:
                 return False
-            return connection.execute(text("SELECT version_num FROM alembic_version")).first() is not None
+            return set(tables).issubset(inspect(connection).get_table_names())
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -123,7 +123,7 @@ class EventLog(SqliteEventLogStorage):
             connection.execute(insert)
         with self.index_connection() as connection:
             connection.execute(insert)
-            last = connection.execute(text("SELECT last_insert_rowid()")).scalar_one()
+            last = connection.execute(select(func.last_insert_rowid())).scalar_one()
         numbers = range(last - len(events) + 1, last + 1)
         self.store_asset_event_tags(events, list(numbers))
         latest: dict[AssetKey | None, tuple[EventLogEntry, int]] = {}
