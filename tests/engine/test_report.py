@@ -165,6 +165,7 @@ def test_a_report_of_a_hundred_thousand_chunks_is_small(new_database) -> None:  
         "started_at = now() - interval '5400 s' + chunk_index * interval '50 ms', "
         "finished_at = now() - interval '5390 s' + chunk_index * interval '50 ms' WHERE chunk_index < 95000"
     )
+    orders.on_target("UPDATE system.__dpone__backfill_campaigns SET phase = 'recoverable'")
     prepare(orders.spec, orders.connector, intent="resume", run_id="run-2")  # which counts anew
     tracemalloc.start()
     html = html_of(orders)

@@ -40,4 +40,4 @@ def test_every_call_hands_its_code_on() -> None:
             calls = re.findall(r"EXEC\s+(?:/\*.*?\*/\s+)?(\S+)\s+=\s+sp_getapplock|sp_getapplock", block)
             selected = re.search(r"^SELECT (.*)$", block, re.MULTILINE)
             handed_on = set(selected[1].split(", ")) if selected and calls else set()
-            assert set(calls) == handed_on, block
+            assert set(calls) <= handed_on, block
