@@ -242,7 +242,9 @@ def test_a_session_that_the_server_ends_is_a_lost_connection(bench: Bench) -> No
 
     def killed() -> None:
         with bench.source.read_chunk(read) as stream:
-            session_id = bench.source._snapshots.value("SELECT @@SPID")
+            cursor = bench.source._snapshots._connection.cursor()
+            cursor.execute("SELECT @@SPID")
+            (session_id,) = cursor.fetchone()
             bench.other.execute(f"KILL {session_id}")
             list(stream)
 
