@@ -90,7 +90,9 @@ def test_mapped_runs_beside_the_command_wait_for_its_lanes_and_find_all_done(
 
 
 def slots(daemon: Daemon) -> tuple[int, int]:
-    """Slots of the pool that are taken, and steps that have asked for one; of two that ask at once Dagster may say to both
-    that they are next, but gives one slot."""
+    """Slots of the pool that are taken, and steps that have asked for one.
+
+    Of two that ask at once Dagster may tell both that they are next, though it gives one slot.
+    """
     info = daemon.instance.event_log_storage.get_concurrency_info(POOL)
     return info.active_slot_count, len(info.pending_steps)
