@@ -29,8 +29,8 @@ def main() -> int:
     try:
         asked = Asked(
             entries=tuple(chosen_entries(os.environ.get("CASES", ""), os.environ.get("CONTENDERS", ""))),
-            repeats=int(os.environ.get("REPEATS") or _REPEATS),
-            budget_seconds=float(os.environ.get("BUDGET") or "inf") * 60,
+            repeats=round(_number("REPEATS", _REPEATS, least=1)),
+            budget_seconds=_number("BUDGET", float("inf"), least=0) * 60,
         )
     except ValueError as error:
         print(error, file=sys.stderr)
@@ -49,6 +49,17 @@ def main() -> int:
     page = write_page(RESULTS)
     print(f"{page.relative_to(ROOT)} is written ({(time.monotonic() - started) / 60:.0f} minutes)")
     return 1 if failed else 0
+
+
+def _number(name: str, default: float, *, least: float) -> float:
+    said = os.environ.get(name) or str(default)
+    try:
+        number = float(said)
+    except ValueError:
+        number = float("nan")
+    if not number >= least:
+        raise ValueError(f"{name}={said} is no number of {least:g} or more")
+    return number
 
 
 if __name__ == "__main__":

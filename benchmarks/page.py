@@ -54,7 +54,7 @@ def _ground(sessions: Sequence[Session], results: Results) -> Iterator[str]:
     yield "## Machine, versions, how to repeat"
     commits = ", ".join(f"`{commit}`" for commit in dict.fromkeys(session.commit for session in sessions))
     yield wording.REPEAT
-    facts = [f"Commit: {commits or 'none'}; {len(results.runs)} runs"]
+    facts = [f"Commit, the last that touched the code: {commits or 'none'}; {len(results.runs)} runs"]
     facts += [f"Machine: {machine}" for machine in dict.fromkeys(session.machine for session in sessions)]
     loads = [f"{session.load:g} at {session.session}" for session in sessions]
     facts.append(f"Load of the machine when it began: {', '.join(loads) or 'none'}")

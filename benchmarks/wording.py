@@ -15,7 +15,8 @@ REPEAT = """    make bench                                     # the cases below
 A bench that was interrupted, or whose `BUDGET` of minutes is spent, goes on where it stopped: no run is made again
 for the same commit, case, contender and repeat (`RESUME=0` begins anew). A SQL Server takes part where
 `DPONE_TEST_MSSQL_URL` names one on which databases may be made. Results are in `.dpone/bench/results.jsonl`, one line
-a run.
+a run. Each bench writes this page anew from what that file has of the commit, so one of a few cases leaves the rest
+unmeasured: `git checkout docs/benchmarks.md` brings the published page back.
 
 A case's name is route, table, rows, chunks and lanes. `narrow` has 6 columns, `wide` 24, `mb` a text of 1 MB in each
 row, and `sparse` has all rows in the first chunk, so that the others are empty. Before each run the target's database

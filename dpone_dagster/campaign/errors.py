@@ -112,6 +112,13 @@ class OutputUnwritable(Refused):
     next_step = "Name a file that can be written: --output FILE."
 
 
+class DagsterHomeInvalid(Refused):
+    """The folder of Dagster's own state cannot be used, or Dagster does not take what its dagster.yaml says."""
+
+    code = "DAGSTER_HOME_INVALID"
+    next_step = "Name a folder that can be written (DAGSTER_HOME), or mend its dagster.yaml."
+
+
 class TooManyChunks(Refused):
     """The chunk window yields more chunks than `max_chunks` (or the hard limit of 1,000,000) allows."""
 

@@ -8,11 +8,36 @@ from datetime import UTC, datetime
 from importlib.resources import as_file, files
 from pathlib import Path
 
+import yaml
+
+from dpone_dagster.campaign.errors import DagsterHomeInvalid
 from dpone_dagster.cli.terminal import output_to
 from dpone_dagster.forking import start_fork_server
 from dpone_dagster.settings import dagster_home, project_root
 
 LOG_FOLDER = Path(".dpone/logs")
+
+
+def prove_home() -> None:
+    """The folder of Dagster's own state can be used, or made; nothing is made yet.
+
+    Raises:
+        DagsterHomeInvalid: It cannot, or its settings are no YAML.
+    """
+    home = dagster_home()
+    settings = home / "dagster.yaml"
+    there = next(place for place in (home, *home.parents) if place.exists())
+    if not there.is_dir():
+        raise DagsterHomeInvalid(f"{there} is no folder")
+    try:
+        if settings.exists():
+            yaml.safe_load(settings.read_bytes())
+        elif not os.access(there, os.W_OK):
+            raise DagsterHomeInvalid(f"{there} cannot be written, and {settings} is not there")
+    except OSError as error:
+        raise DagsterHomeInvalid(f"{settings}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise DagsterHomeInvalid(f"{settings} is no YAML: {' '.join(str(error).split())}") from None
 
 
 def prepare_home() -> Path:

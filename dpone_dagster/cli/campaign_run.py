@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 from dpone_dagster.campaign.errors import CampaignActive, ChunkFailed, Interrupted, StoppedByPeer, ValidationBlocked
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.cli.ahead import start_steps
+from dpone_dagster.cli.ahead import prove_home, start_steps
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.evidence import evidence_path, put_evidence
 from dpone_dagster.cli.failures import Failure
@@ -92,6 +92,7 @@ def run_campaign(manifest: Asked, intent: Intent) -> RunOutcome:
     started = time.monotonic()
     spec, connector = open_campaign(manifest)
     let_signals_interrupt()
+    prove_home()
     record = prepare(spec, connector, intent=intent, run_id=operator())
     if _finished(spec, record):
         status = inspect.status(spec, connector)

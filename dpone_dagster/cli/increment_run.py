@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpone_dagster.campaign.errors import CampaignActive, Interrupted
-from dpone_dagster.cli.ahead import start_steps
+from dpone_dagster.cli.ahead import prove_home, start_steps
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_route
 from dpone_dagster.cli.report import Report, Table, command, pasteable
@@ -26,6 +26,7 @@ def increment_report(manifest: Asked, compare: Compare) -> Report:
     """
     spec, connector = open_route(manifest)
     let_signals_interrupt()
+    prove_home()
     prove_gate(spec, connector)
 
     job = f"{spec.dataset}_increment"

@@ -10,6 +10,7 @@ from dagster._core.instance.ref import InstanceRef
 from dagster._serdes import ConfigurableClassData
 
 from dpone_dagster.assets.shadow import EVENT_BATCH
+from dpone_dagster.campaign.errors import DagsterHomeInvalid
 from dpone_dagster.cli.step_output import StepOutput
 from dpone_dagster.cli.storages import EventLog, Runs, Schedules
 
@@ -21,7 +22,18 @@ def open_instance(home: Path) -> DagsterInstance:
 
     Args:
         home: Dagster's.
+
+    Raises:
+        DagsterHomeInvalid: Dagster does not open it.
     """
+    try:
+        return _opened(home)
+    except Exception as error:  # its storages raise what they like
+        said = " ".join(str(error).split())
+        raise DagsterHomeInvalid(f"Dagster does not open its state in {home}: {said}") from error
+
+
+def _opened(home: Path) -> DagsterInstance:
     ours: dict[str, object] = {}
     stock, default = InstanceRef.from_dir(str(home)), InstanceRef.config_defaults(str(home))
     if stock.storage_data == default["storage"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from dpone_dagster.campaign.spec import CampaignSpec
-from dpone_dagster.cli.ahead import start_steps
+from dpone_dagster.cli.ahead import prove_home, start_steps
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.campaign_run import RunOutcome, outcome_report, run_shown
 from dpone_dagster.cli.looking import backfill_dict, headline, open_campaign, operator, report_of
@@ -66,6 +66,7 @@ def retry_report(manifest: Asked) -> Report:
     if not count:
         return _nothing(RunOutcome(True, None, None, time.monotonic() - started, status, 0), only_failed)
     let_signals_interrupt()
+    prove_home()
     prepare(spec, connector, intent="run", run_id=operator())
 
     job = f"{spec.dataset}_retry_failed"

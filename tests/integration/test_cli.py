@@ -241,9 +241,22 @@ def _loosen_the_key(operator: Operator) -> None:
     operator.orders.on_target("ALTER TABLE landing.orders ALTER COLUMN id DROP NOT NULL")
 
 
+def _name_a_file_as_home(operator: Operator) -> None:
+    operator.environment["DAGSTER_HOME"] = str(operator.manifest)
+
+
+def _break_the_settings(operator: Operator) -> None:
+    home = operator.folder / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("storage: [")
+    operator.environment["DAGSTER_HOME"] = str(home)
+
+
 @pytest.mark.parametrize(
     ("spoil", "code"),
     [
+        (_name_a_file_as_home, "DAGSTER_HOME_INVALID"),
+        (_break_the_settings, "DAGSTER_HOME_INVALID"),
         (_lose_the_server, "SERVER_UNREACHABLE"),
         (_drop_the_source, "TABLE_MISSING"),
         (_drop_the_target, "TARGET_NOT_PROVISIONED"),
@@ -260,6 +273,17 @@ def test_refusals_exit_2_and_create_nothing(operator: Operator, spoil: Callable[
     assert "hunter2" not in done.stdout + done.stderr
     assert operator.state() == {}
     assert not (operator.folder / ".dpone").exists()
+
+
+def test_settings_that_dagster_does_not_take_are_one_clear_error(operator: Operator) -> None:
+    home = operator.folder / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("storage: {floppy: {}}\n")
+    operator.environment["DAGSTER_HOME"] = str(home)
+    done = operator.run("run", "--execute")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"\nDAGSTER_HOME_INVALID: Dagster does not open its state in {home}: " in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_report_is_a_whole_file_or_a_refusal(operator: Operator) -> None:
