@@ -16,7 +16,7 @@ from tests.orders import Orders, make_orders
 from tests.waiting import PATIENCE_SECONDS
 
 KILLS = 10
-CHUNKS = 600
+CHUNKS = 1000
 ROWS = 60_000
 SEED = int(os.environ.get("DPONE_TEST_SEED", "20261129"))
 
@@ -51,10 +51,10 @@ def wait_for_a_random_moment(orders: Orders, run: Run, dice: random.Random, numb
     before = committed(orders)
     if number == KILLS - 1:
         wait_for(run, lambda: phase(orders) in ("sealed", "validated"))
-        time.sleep(dice.uniform(0, 0.5))
+        time.sleep(dice.uniform(0, 0.1))
     elif number == KILLS - 2:
         wait_for(run, lambda: committed(orders) == CHUNKS)
-        time.sleep(dice.uniform(0, 0.5))
+        time.sleep(dice.uniform(0, 0.1))
     elif dice.random() < 0.2:
         time.sleep(dice.uniform(0.5, 2.5))
     else:
