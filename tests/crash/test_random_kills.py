@@ -56,7 +56,7 @@ def wait_for_a_random_moment(orders: Orders, run: Run, dice: random.Random, numb
         wait_for(run, lambda: committed(orders) == CHUNKS)
         time.sleep(dice.uniform(0, 0.1))
     elif dice.random() < 0.2:
-        time.sleep(dice.uniform(0.5, 2.5))
+        time.sleep(dice.uniform(0.2, 1.5))
     else:
         more = dice.randint(1, 60)
         wait_for(run, lambda: committed(orders) >= before + more)

@@ -137,7 +137,7 @@ def code_server(home: Path, orders: Orders, tmp_path: Path) -> Iterator[tuple[in
     with (home / "code.log").open("wb") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     yield port, server
-    server.terminate()
+    server.kill()  # a shell's background job ignores SIGINT, and with it Dagster makes SIGTERM ignored too
     server.wait()
 
 
