@@ -264,10 +264,12 @@ def chunks_of_each(
 def _pages(groups: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
     """As many groups at once as have `_PAGE_CHUNKS` chunks, or one that has more."""
     page: list[tuple[int, int]] = []
-    for group in groups:
-        page.append(group)
-        if sum(stop - start for start, stop in page) >= _PAGE_CHUNKS:
+    chunks = 0
+    for start, stop in groups:
+        page.append((start, stop))
+        chunks += stop - start
+        if chunks >= _PAGE_CHUNKS:
             yield page
-            page = []
+            page, chunks = [], 0
     if page:
         yield page
