@@ -5,11 +5,14 @@ CASES and CONTENDERS are patterns, parted by commas; BUDGET is in minutes; RESUM
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from benchmarks.bench import Asked, bench
 from benchmarks.cases import chosen_entries
@@ -21,6 +24,8 @@ from dpone_dagster.campaign.errors import DponeError, Interrupted
 RESULTS = FOLDER / "results.jsonl"
 _REPEATS = 5
 
+_Number = TypeVar("_Number", int, float)
+
 
 def main() -> int:
     """Run what the environment asks for; 0 when it is done, 2 if it asks for what there is not."""
@@ -29,8 +34,8 @@ def main() -> int:
     try:
         asked = Asked(
             entries=tuple(chosen_entries(os.environ.get("CASES", ""), os.environ.get("CONTENDERS", ""))),
-            repeats=round(_number("REPEATS", _REPEATS, least=1)),
-            budget_seconds=_number("BUDGET", float("inf"), least=0) * 60,
+            repeats=_number("REPEATS", _REPEATS, int, least=1),
+            budget_seconds=_number("BUDGET", float("inf"), float, least=0) * 60,
         )
     except ValueError as error:
         print(error, file=sys.stderr)
@@ -51,15 +56,15 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _number(name: str, default: float, *, least: float) -> float:
-    said = os.environ.get(name) or str(default)
-    try:
-        number = float(said)
-    except ValueError:
-        number = float("nan")
-    if not number >= least:
-        raise ValueError(f"{name}={said} is no number of {least:g} or more")
-    return number
+def _number(name: str, default: _Number, kind: Callable[[str], _Number], *, least: int) -> _Number:
+    said = os.environ.get(name)
+    if not said:
+        return default
+    with contextlib.suppress(ValueError):
+        number = kind(said)
+        if number >= least:
+            return number
+    raise ValueError(f"{name}={said} is no number of {least} or more")
 
 
 if __name__ == "__main__":
