@@ -14,15 +14,9 @@ from dagster._core.storage.tags import (
 )
 
 from dpone_dagster.assets.failures import NO_RETRIES
-from dpone_dagster.assets.names import (
-    asset_key,
-    campaign_job_name,
-    increment_job_name,
-    loaded_key,
-    partitions_of,
-    retry_job_name,
-)
+from dpone_dagster.assets.names import asset_key, loaded_key, partitions_of
 from dpone_dagster.campaign.errors import Finding, ManifestInvalid
+from dpone_dagster.campaign.jobnames import campaign_job_name, increment_job_name, retry_job_name
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.forking import EXECUTOR_VARIABLE, MULTIPROCESS, PRELOADED
 

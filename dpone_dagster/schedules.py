@@ -19,7 +19,7 @@ from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 from dagster._utils.schedules import schedule_execution_time_iterator
 
 from dpone_dagster.assets.incremental import comparing
-from dpone_dagster.assets.names import increment_job_name
+from dpone_dagster.campaign.jobnames import increment_job_name
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.engine.increment import increment_gate
 from dpone_dagster.ports.target import Connector

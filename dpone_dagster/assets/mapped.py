@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dagster import AssetExecutionContext, BackfillPolicy, JsonMetadataValue, MetadataValue, OpExecutionContext
 
-from dpone_dagster.assets.names import campaign_job_name, partitions_of, pool_name, retry_job_name
+from dpone_dagster.assets.names import partitions_of, pool_name
 from dpone_dagster.campaign.errors import PlanDrift
+from dpone_dagster.campaign.jobnames import campaign_job_name, retry_job_name
 from dpone_dagster.campaign.mapping import the_range
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec

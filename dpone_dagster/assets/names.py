@@ -1,4 +1,4 @@
-"""Names by which Dagster knows a campaign: asset keys, jobs, pool, partitions."""
+"""Names by which Dagster knows a campaign: asset keys, pool, partitions."""
 
 from __future__ import annotations
 
@@ -25,21 +25,6 @@ def asset_key(spec: RouteSpec, name: AssetName) -> AssetKey:
 def loaded_key(spec: CampaignSpec) -> AssetKey:
     """The asset whose partitions are the chunks: a `direct` campaign has no shadow to show."""
     return asset_key(spec, "loaded_target" if spec.direct else "shadow")
-
-
-def campaign_job_name(spec: CampaignSpec) -> str:
-    """The job that runs the whole campaign."""
-    return f"{spec.dataset}_campaign"
-
-
-def retry_job_name(spec: CampaignSpec) -> str:
-    """The job that loads failed chunks again, and nothing else."""
-    return f"{spec.dataset}_retry_failed"
-
-
-def increment_job_name(spec: RouteSpec) -> str:
-    """The job that runs one increment."""
-    return f"{spec.dataset}_increment"
 
 
 def pool_name(spec: CampaignSpec) -> str:

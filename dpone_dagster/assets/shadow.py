@@ -34,17 +34,10 @@ from dpone_dagster.assets.mapped import (
     plan_tags,
     selected_chunks,
 )
-from dpone_dagster.assets.names import (
-    COMMAND_TAG,
-    campaign_job_name,
-    kinds_of,
-    loaded_key,
-    partitions_of,
-    pool_name,
-    retry_job_name,
-)
+from dpone_dagster.assets.names import COMMAND_TAG, kinds_of, loaded_key, partitions_of, pool_name
 from dpone_dagster.assets.watchdog import run_is_alive
 from dpone_dagster.campaign.errors import CampaignActive, ChunkFailed, StoppedByPeer
+from dpone_dagster.campaign.jobnames import campaign_job_name, retry_job_name
 from dpone_dagster.campaign.ledger import Phase, Worker
 from dpone_dagster.campaign.selection import ChunkSelection
 from dpone_dagster.campaign.spec import CampaignSpec

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpone_dagster.cli.dagster_run import JobRequest
 
 from dpone_dagster.campaign.errors import CampaignActive, ChunkFailed, Interrupted, StoppedByPeer, ValidationBlocked
+from dpone_dagster.campaign.jobnames import campaign_job_name
 from dpone_dagster.campaign.ledger import FINISHED, CampaignRecord, Phase
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.ahead import prove_home, start_steps
@@ -98,7 +99,7 @@ def run_campaign(manifest: Asked, intent: Intent) -> RunOutcome:
         status = inspect.status(spec, connector)
         return RunOutcome(True, None, None, time.monotonic() - started, status, spec.plan.count)
 
-    job = f"{spec.dataset}_campaign"
+    job = campaign_job_name(spec)
     log = start_steps(job)
     from dpone_dagster.cli.dagster_run import JobRequest
 

@@ -27,8 +27,9 @@ from dagster import (
     execute_job,
 )
 
-from dpone_dagster.assets.names import COMMAND_TAG, retry_job_name
+from dpone_dagster.assets.names import COMMAND_TAG
 from dpone_dagster.campaign.errors import DponeError
+from dpone_dagster.campaign.jobnames import retry_job_name
 from dpone_dagster.campaign.overrides import AS_WRITTEN, RunOptions
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.campaign_definitions import build_manifest

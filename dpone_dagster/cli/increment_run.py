@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpone_dagster.campaign.errors import CampaignActive, Interrupted
+from dpone_dagster.campaign.jobnames import increment_job_name
 from dpone_dagster.cli.ahead import prove_home, start_steps
 from dpone_dagster.cli.asked import Asked
 from dpone_dagster.cli.looking import open_route
@@ -29,7 +30,7 @@ def increment_report(manifest: Asked, compare: Compare) -> Report:
     prove_home()
     prove_gate(spec, connector)
 
-    job = f"{spec.dataset}_increment"
+    job = increment_job_name(spec)
     log = start_steps(job)
     from dpone_dagster.assets.incremental import comparing
     from dpone_dagster.cli.dagster_run import JobRequest, run_job

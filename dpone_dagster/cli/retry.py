@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from dpone_dagster.campaign.jobnames import retry_job_name
 from dpone_dagster.campaign.spec import CampaignSpec
 from dpone_dagster.cli.ahead import prove_home, start_steps
 from dpone_dagster.cli.asked import Asked
@@ -69,7 +70,7 @@ def retry_report(manifest: Asked) -> Report:
     prove_home()
     prepare(spec, connector, intent="run", run_id=operator())
 
-    job = f"{spec.dataset}_retry_failed"
+    job = retry_job_name(spec)
     log = start_steps(job)
     from dpone_dagster.cli.dagster_run import JobRequest
 

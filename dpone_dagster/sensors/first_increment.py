@@ -13,7 +13,7 @@ from dagster import (
 )
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from dpone_dagster.assets.names import increment_job_name
+from dpone_dagster.campaign.jobnames import increment_job_name
 from dpone_dagster.campaign.spec import RouteSpec
 from dpone_dagster.resources.connections import DponeConnections
 from dpone_dagster.schedules import held_up

@@ -27,9 +27,9 @@ from dagster._core.event_api import RunStatusChangeEventType
 from dagster._core.storage.tags import WILL_RETRY_TAG
 from pydantic import TypeAdapter, ValidationError
 
-from dpone_dagster.assets.names import campaign_job_name, increment_job_name
 from dpone_dagster.campaign.alerts import Alert, Watch
 from dpone_dagster.campaign.errors import DponeError, next_step_of
+from dpone_dagster.campaign.jobnames import campaign_job_name, increment_job_name
 from dpone_dagster.campaign.ledger import ChunkRecord
 from dpone_dagster.campaign.spec import CampaignSpec, RouteSpec
 from dpone_dagster.engine.inspect import CampaignStatus
